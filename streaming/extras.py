@@ -28,7 +28,7 @@ class MissingExtraError(AssignorError, ImportError):
 
 @contextlib.contextmanager
 def explain_missing_extra() -> Iterator[None]:
-    """If an optional package cannot be imported, raise an error that names its extra."""
+    """If an optional package cannot be imported, raise MissingExtraError with its extra."""
     try:
         yield
     except ModuleNotFoundError as error:

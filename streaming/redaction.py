@@ -116,7 +116,7 @@ class Redactor:
     """Replaces secrets in texts; it learns the secret values from settings and variables."""
 
     def __init__(self) -> None:
-        self._placeholders: dict[str, str] = {}
+        self._placeholder_by_secret: dict[str, str] = {}
         self._pattern: re.Pattern[str] | None = None
 
     def __reduce__(self) -> NoReturn:
@@ -151,9 +151,9 @@ class Redactor:
     def __call__(self, text: str) -> str:
         """Return the text with its secrets hidden."""
         if self._pattern is None:
-            longest_first = sorted(self._placeholders, key=len, reverse=True)
+            longest_first = sorted(self._placeholder_by_secret, key=len, reverse=True)
             self._pattern = re.compile("|".join(map(_build_pattern, longest_first)) or "(?!)")
-        text = self._pattern.sub(lambda match: self._placeholders[match[0]], text)
+        text = self._pattern.sub(lambda match: self._placeholder_by_secret[match[0]], text)
         text = _USER_INFO.sub(_hide_user, text)
         text = _WEB_USER.sub(_hide_user, text)
         return _ASSIGNMENT.sub(_hide_value, text)
@@ -161,7 +161,7 @@ class Redactor:
     def _add_secret(self, value: str, placeholder: str) -> None:
         """Register a value to hide, its encodings in URLs, JSON, HTML, and headers, and its lines.
 
-        Logs are redacted line by line, and PEM keys have many lines.
+        Logs are redacted line by line, and PEM keys have many lines. Short texts are not hidden.
         """
         lines = [
             line.strip() for line in value.splitlines() if len(line.strip()) >= _MIN_SUBSTRING_CHARS
@@ -173,7 +173,7 @@ class Redactor:
         encodings.append(base64.b64encode(value.encode("utf-8", _ENCODING_ERRORS)).decode())
         for secret in (*encodings, *lines):
             if len(secret) >= _MIN_HIDDEN_CHARS:
-                self._placeholders.setdefault(secret, placeholder)
+                self._placeholder_by_secret.setdefault(secret, placeholder)
         self._pattern = None
 
 

@@ -33,9 +33,9 @@ def reject_options(when: str, options: Mapping[str, object]) -> None:
             raise OptionError(f"{option} cannot be used {when}")
 
 
-def check_not_empty(option: str, name: str | None) -> None:
+def check_not_empty(option: str, value: str | None) -> None:
     """Reject an empty value: librdkafka aborts on an empty name, and an empty path means `.`."""
-    if name is not None and not name.strip():
+    if value is not None and not value.strip():
         raise OptionError(f"{option} is empty: check that your shell variable is set")
 
 
@@ -59,7 +59,7 @@ def check_writable(option: str, path: Path) -> None:
 
 
 def write_file(option: str, path: Path, text: str) -> None:
-    """Write `text` to the file that `option` names."""
+    """Write `text` to the file that `option` names; raise AssignorError if that fails."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

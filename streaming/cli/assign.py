@@ -40,12 +40,12 @@ def assign(
     def show(number: int, request: Request) -> None:
         answers = answer_steps(request, find) if chain else [answer(request, find)]
         if as_json:
-            steps = [each.to_json() for each in answers]
-            json_value = {"assignor": request.assignor, "steps": steps} if chain else steps[0]
-            typer.echo(json.dumps(json_value))
+            json_answers = [result.to_json() for result in answers]
+            steps = {"assignor": request.assignor, "steps": json_answers}
+            typer.echo(json.dumps(steps if chain else json_answers[0]))
         else:
-            for step, each in enumerate(answers):
-                _print_answer(each, step)
+            for step, result in enumerate(answers):
+                _print_answer(result, step)
         if request.steps and not chain:
             note_on_line(number, "the group's steps were not applied: add --chain")
 
@@ -56,14 +56,14 @@ def _print_answer(result: Answer, step: int) -> None:
     lags, assignment = result.group.lag_list(), result.assignment
     columns = {
         "member": list(assignment),
-        "partitions": [_format_ranges(partitions) for partitions in assignment.values()],
+        "partitions": [_format_partitions(partitions) for partitions in assignment.values()],
         "count": [f"{partitions.count:,}" for partitions in assignment.values()],
     }
     if any(lags):
-        ids_by_member = [part.ids_in(result.group.catalog).tolist() for part in assignment.values()]
-        columns["lag"] = [f"{sum(lags[i] for i in ids):,.0f}" for ids in ids_by_member]
-    if assignment.standbys:
-        columns["standby"] = [_format_ranges(assignment.standbys.get(m, {})) for m in assignment]
+        ids_per_member = [tps.ids_in(result.group.catalog).tolist() for tps in assignment.values()]
+        columns["lag"] = [f"{sum(lags[i] for i in ids):,.0f}" for ids in ids_per_member]
+    if standbys := assignment.standbys:
+        columns["standby"] = [_format_partitions(standbys.get(m, {})) for m in assignment]
     title = result.assignor.name
     if result.step is not None:
         title += f", step {step}: {json.dumps(result.step)}"
@@ -71,14 +71,14 @@ def _print_answer(result: Answer, step: int) -> None:
     print_table(list(columns), list(rows), title=title, text_columns=("partitions", "standby"))
     lines = [f"{result.moved_partitions:,} partitions moved"]
     if assignment.transferring.count:
-        withheld_text = _format_ranges(assignment.transferring)
-        lines.append(f"withheld until their current owners release them: {withheld_text}")
+        partitions = _format_partitions(assignment.transferring)
+        lines.append(f"withheld until their current owners release them: {partitions}")
     print_lines([*lines, *result.notes])
 
 
-def _format_ranges(ranges: Mapping[str, tuple[int, ...]]) -> str:
+def _format_partitions(numbers_by_topic: Mapping[str, tuple[int, ...]]) -> str:
     """Format partitions as `topic: 0-3, 7; other: 1`."""
-    return "; ".join(f"{topic}: {_format_numbers(numbers)}" for topic, numbers in ranges.items())
+    return "; ".join(f"{topic}: {_format_numbers(ns)}" for topic, ns in numbers_by_topic.items())
 
 
 def _format_numbers(numbers: tuple[int, ...]) -> str:

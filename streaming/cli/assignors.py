@@ -25,7 +25,7 @@ OwnAssignors = Annotated[
 
 
 def parse_names(text: str, option: str = "--assignors") -> list[str]:
-    """Split the value of an option into names, and check the numbers after `=`."""
+    """Split an option's value at commas; raise OptionError for no name or an invalid `=NUMBER`."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
         raise OptionError(f"{option} is {text!r}: at least one name is expected")
@@ -46,9 +46,9 @@ def check_names(names: Sequence[str], find: Callable[[str], Assignor]) -> None:
 
 
 def make_finder(names: Sequence[str], option: str) -> Callable[[str], Assignor]:
-    """Return a function that loads assignors. It loads a custom class only if it is in `names`.
+    """Return a function that loads an assignor by name; it imports only custom classes in `names`.
 
-    The input may be untrusted, so a class that is named only in the input is not imported.
+    The input may be untrusted, so it raises OptionError for a class that is named only there.
 
     Parameters
     ----------

@@ -61,8 +61,9 @@ def audit(
     """
     check_not_empty("--table", table)
     check_not_empty("CHECKPOINT", checkpoint)
-    names = _parse_columns(columns)
-    if names is None and (bootstrap_servers is not None or command_config is not None or sample):
+    column_names = _parse_columns(columns)
+    options = (bootstrap_servers, command_config, sample)
+    if column_names is None and any(option is not None for option in options):
         raise OptionError(
             "--bootstrap-server, --command-config and --sample need --columns: name the columns "
             "that hold each row's topic, partition and offset"
@@ -72,14 +73,14 @@ def audit(
     from streaming.audit.audited_files import read_evidence
 
     result = audit_evidence(read_evidence(table, checkpoint), since)
-    if names is not None and result.is_upsert:
+    if column_names is not None and result.is_upsert:
         raise OptionError(
             "--columns cannot be used with this table, which keeps only each key's newest row: "
             "omit --columns"
         )
-    if names is not None:
+    if column_names is not None:
         brokers = kafka_options.connect_to_brokers(bootstrap_servers, command_config, timeout)
-        _check_rows(table, names, result, brokers, sample)
+        _check_rows(table, column_names, result, brokers, sample)
         for text in brokers.notes if brokers else []:
             note(text)
     if as_json:
@@ -93,9 +94,9 @@ def audit(
 
 
 def _check_rows(
-    table: str, names: list[str], result: Audit, brokers: Brokers | None, sample: int | None
+    table: str, column_names: list[str], result: Audit, brokers: Brokers | None, sample: int | None
 ) -> None:
-    """Check the rows with Spark, whose output goes to a log, and add the findings to `result`."""
+    """Check the rows with Spark and add the findings to `result`; raise JobError if Spark fails."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -109,15 +110,14 @@ def _check_rows(
         with log.redirect_stderr():
             spark = start_local_session("assignor audit")
         try:
-            columns, version = Columns(*names), result.last_version
-            args = (spark, table, columns, result.spans)
-            rows = audit_rows(*args, brokers=brokers, sample=sample, version=version)
+            args = (spark, table, Columns(*column_names), result.spans, brokers)
+            row_audit, findings = audit_rows(*args, sample=sample, version=result.last_version)
         finally:
             spark.stop()
     except (PySparkException, Py4JError) as error:
-        reason = f"--table {table!r} cannot be read: {summarize(error)}"
+        reason = f"the rows of {table!r} cannot be checked: {summarize(error)}"
         raise JobError(f"{reason} (Spark's log: {log.path})") from error
-    result.add_rows(*rows, are_sampled=sample is not None)
+    result.add_rows(row_audit, findings, are_sampled=sample is not None)
 
 
 def _parse_columns(text: str | None) -> list[str] | None:
@@ -168,21 +168,21 @@ def _print_audit(table: str, result: Audit) -> None:
         print_lines(
             [f"{finding.verdict.upper()} {finding.kind}: {finding.details}", f"  {finding.cure}"]
         )
-    offsets = sum(query.offsets for query in result.queries)
-    scope = (
+    offset_count = sum(query.offsets for query in result.queries)
+    summary = (
         f"{table}: versions {result.first_version} to {result.last_version}, {result.files:,} files"
     )
     if result.rows_read is not None:
-        scope += f", {result.rows_read:,} rows read"
+        summary += f", {result.rows_read:,} rows read"
     if result.records_compared is not None:
-        scope += f", {result.records_compared:,} records compared"
+        summary += f", {result.records_compared:,} records compared"
     if result.holds:
-        proved = f"PROVED {scope}: {offsets:,} offsets, each committed exactly once"
-        print_lines([proved, *_describe_limits(result)])
+        proof = f"PROVED {summary}: {offset_count:,} offsets, each committed exactly once"
+        print_lines([proof, *_describe_limits(result)])
     else:
         wrong_count = sum(finding.verdict == "wrong" for finding in result.findings)
         counts = f"{wrong_count} wrong, {len(result.findings) - wrong_count} unproved"
-        print_lines([f"NOT PROVED {scope}: {counts}"])
+        print_lines([f"NOT PROVED {summary}: {counts}"])
 
 
 def _describe_limits(result: Audit) -> Iterator[str]:
@@ -192,9 +192,9 @@ def _describe_limits(result: Audit) -> Iterator[str]:
     if result.scope == "sampled rows":
         yield "  limit: only the sampled rows are proved"
         return
-    recounted = sum(query.batches_recounted for query in result.queries)
-    batches = pluralize(recounted, "batch", "batches")
-    rerun_note = f" (Spark ran tasks of {batches} again)" if recounted else ""
+    rerun_batches = sum(query.batches_recounted for query in result.queries)
+    batches = pluralize(rerun_batches, "batch", "batches")
+    rerun_note = f" (Spark ran tasks of {batches} again)" if rerun_batches else ""
     columns_hint = "" if result.is_upsert else "; --columns compares rows"
     yield (
         "  limit: only the offsets read and the number of rows committed are proved, not which "

@@ -10,7 +10,7 @@ from streaming.cli.arguments import BOOTSTRAP_SERVER, OUTPUT
 from streaming.cli.output import print_checks, print_lines, print_table
 from streaming.cli.stopping import unwind_on_sigterm
 from streaming.demo import flights
-from streaming.demo.compare import compare_runs
+from streaming.demo.compare import build_figure_rows
 from streaming.demo.demo_run import DemoOptions, run_demo
 from streaming.demo.verdict import write_headline
 from streaming.kafka.servers import parse_servers
@@ -53,10 +53,10 @@ def demo(
 ) -> None:
     """Run one job on real flight data, alternately with and without an assignor.
 
-    Starts a broker and Spark on this machine and gives both modes the same batches. Checks that
-    Delta holds each flight exactly once, prints the time of each mode, and writes a report that
-    opens offline. In the first act, each record waits, to simulate a service call; in the second
-    act, no record waits. The exit code is 1 if a check fails.
+    Starts a broker and Spark on this machine, unless you give them. Both modes get the same
+    batches. Checks that Delta holds each flight exactly once, prints the time of each mode, and
+    writes a report that opens offline. In the first act, each record waits, to simulate a service
+    call; in the second act, no record waits. The exit code is 1 if a check fails.
 
     Example: `assignor demo --workers 2 -o demo.html`
     """
@@ -64,11 +64,11 @@ def demo(
         parse_servers("--bootstrap-server", bootstrap_servers)
     settings = DemoOptions(workers, rows, batches, work_us, bootstrap_servers, master, data)
     with unwind_on_sigterm():
-        outcome = run_demo(settings, output, Console(stderr=True))
+        outcome = run_demo(options, output, Console(stderr=True))
     for number, act in enumerate(outcome.acts, start=1):
-        table = [[name, *values] for name, values in compare_runs(act.runs)]
-        title = f"Act {number}: {act.title}"
-        print_table(["", *(run.name for run in act.runs)], table, title=title)
+        figure_rows = [[name, *values] for name, values in build_figure_rows(act.runs)]
+        head = ["", *(run.name for run in act.runs)]
+        print_table(head, figure_rows, title=f"Act {number}: {act.title}")
     print_checks(outcome.checks)
     headline = write_headline(outcome.acts, outcome.checks)
     next_step = "to write a job for your own topic, see: assignor init --help"

@@ -17,7 +17,7 @@ from streaming.kafka.brokers import BrokerUnreachableError
 from streaming.observe.check_result import Check
 from streaming.observe.checkpoint_files import DamagedCheckpointError, read_checkpoint
 
-_LIMIT_S = 10.0
+_REQUEST_LIMIT_S = 10.0
 
 
 def doctor(
@@ -48,10 +48,10 @@ def doctor(
 ) -> None:
     """Check this machine's Python, Java, pyspark, jar, Kafka connector and Delta.
 
-    With --checkpoint, it checks the planner's state instead. With --bootstrap-server, it also
-    checks that topics exist, were not re-created, kept their partitions, and still hold the
-    checkpoint's offsets. With --table, it checks that Delta is not ahead of the checkpoint. With
-    --spark, it checks that Spark accepts connections. The exit code is 1 if a check fails.
+    With --checkpoint, it checks the checkpoint and the planner's state instead; --table adds that
+    the Delta table has the same batches, and --bootstrap-server adds that topics exist, were not
+    re-created, kept their partitions, and still hold the checkpoint's offsets. With --spark, it
+    checks that Spark accepts connections. The exit code is 1 if a check fails.
 
     Example: `assignor doctor --checkpoint data/checkpoints/orders --bootstrap-server kafka:9092`
     """
@@ -84,7 +84,7 @@ def _check_checkpoint(
         note(
             f"the bad records of each source have their own checkpoint: also check {elide(folders)}"
         )
-    brokers = kafka_options.connect_to_brokers(servers, command_config, _LIMIT_S)
+    brokers = kafka_options.connect_to_brokers(servers, command_config, _REQUEST_LIMIT_S)
     checks = examine_checkpoint(checkpoint, brokers, table)
     for text in brokers.notes if brokers else ["topics were not checked: set --bootstrap-server"]:
         note(text)
@@ -93,7 +93,7 @@ def _check_checkpoint(
 
 def _check_brokers(servers: str | None, command_config: Path | None) -> list[Check]:
     try:
-        brokers = kafka_options.connect_to_brokers(servers, command_config, _LIMIT_S)
+        brokers = kafka_options.connect_to_brokers(servers, command_config, _REQUEST_LIMIT_S)
     except BrokerUnreachableError as error:
         return [Check("brokers answer", False, str(error))]
     return [] if brokers is None else [check_brokers(brokers)]

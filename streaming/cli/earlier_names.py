@@ -34,8 +34,8 @@ OPTIONS = {
 def translate(words: Sequence[str]) -> list[str]:
     """Return a command line with its former names replaced.
 
-    A former option whose value is now an argument takes the next word. If it is repeated, its last
-    value is used. A missing value becomes an empty argument, which commands reject.
+    A former option whose value is now an argument is replaced by its value, the last one if it is
+    repeated. A value that begins with `-` gets `./`; a missing one is empty: commands reject it.
 
     >>> translate(["offsets", "--checkpoint=c", "--source", "0"])
     ['lag', '--as=starting-offsets', 'c', '--source', '0']
@@ -43,20 +43,20 @@ def translate(words: Sequence[str]) -> list[str]:
     if not words:
         return []
     command = COMMANDS.get(words[0], [words[0]])
-    name_words = [*command, *words[1:]][: 2 if command[0] == "lab" else 1]
-    options = OPTIONS.get(" ".join(name_words), {})
+    command_words = [*command, *words[1:]][: 2 if command[0] == "lab" else 1]
+    options = OPTIONS.get(" ".join(command_words), {})
     arguments: dict[str, str] = {}
-    others = []
-    remaining = iter(words[1:])
-    for word in remaining:
+    other_words = []
+    remaining_words = iter(words[1:])
+    for word in remaining_words:
         option, equals, value = word.partition("=")
         if word == "--":
-            others += [word, *remaining]
+            other_words += [word, *remaining_words]
         elif option not in options:
-            others.append(word)
+            other_words.append(word)
         elif options[option]:
-            others.append(options[option] + equals + value)
+            other_words.append(options[option] + equals + value)
         else:
-            path = value if equals else next(remaining, "")
+            path = value if equals else next(remaining_words, "")
             arguments[option] = f"./{path}" if path.startswith("-") else path
-    return [*command, *arguments.values(), *others]
+    return [*command, *arguments.values(), *other_words]

@@ -8,7 +8,7 @@ from streaming.extras import MissingExtraError, explain_missing_extra
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line; if the extra `cli` is missing, print one line and exit with 1."""
+    """Run the command line; if a package of an extra is missing, name the extra and exit with 1."""
     try:
         with explain_missing_extra():
             from streaming.cli.main import main as run

@@ -15,7 +15,7 @@ from streaming.cli.assignors import check_names, make_finder, parse_names
 from streaming.cli.kafka_options import BootstrapServers, CommandConfig, check_source
 from streaming.cli.output import note, print_lines, print_table
 from streaming.replay import bill, player
-from streaming.replay.answers import answer, assumptions, replay_json, verdict
+from streaming.replay.answers import list_assumptions, replay_to_json, write_answer, write_verdict
 from streaming.replay.cluster import choose_cluster
 from streaming.replay.log import read_log
 from streaming.replay.plan_log import read_tasks
@@ -23,7 +23,7 @@ from streaming.replay.replayed import EVERYTHING, ITSELF, Replay
 from streaming.replay.traffic import PRICE_PER_GB, estimate_traffic
 from streaming.report.replays import HEAD, build_rows, draw_replay, write_replays
 
-_COST_HELP = "Processing time per record; default: estimated from batch durations."
+_COST_HELP = "Processing time per record; default: learned by the planner, or from batch durations."
 
 
 def estimate(
@@ -82,7 +82,7 @@ def estimate(
     a Kafka source works, even if it never used an assignor. The command changes nothing. The first
     line of the output states whether there is anything to gain.
 
-    If the checkpoint contains costs learned by the planner, times are estimated from those costs.
+    Times use --cost-us or, by default, the costs that the planner stored in the checkpoint, if any.
     --plan-log adds the query's own plans for the batches in that log.
 
     With --racks, it also estimates the daily cost of reads across racks (availability zones). With
@@ -114,35 +114,35 @@ def estimate(
             "--source or write an .html file"
         )
     stderr, replays = Console(stderr=True), []
-    batches_of_source = {name: log.sources[name][-(batches or 0) :] for name in sources}
-    tasks_of_source = {} if plan_log is None else read_tasks(plan_log, batches_of_source, find)
-    if tasks_of_source and any(option is not None for option in (executors, slots, hosts)):
-        tasks_of_source = {}
+    batches_by_source = {name: log.sources[name][-(batches or 0) :] for name in sources}
+    tasks_by_source = {} if plan_log is None else read_tasks(plan_log, batches_by_source, find)
+    if tasks_by_source and any(option is not None for option in (executors, slots, hosts)):
+        tasks_by_source = {}
         note(
             f"{ITSELF!r} is omitted, because its plans were made for the query's own executors: "
             "omit --executors, --slots and --hosts to compare it"
         )
     elif plan_log is not None:
-        for name in (each for each in sources if each not in tasks_of_source):
+        for name in (name for name in sources if name not in tasks_by_source):
             note(f"--plan-log {plan_log} has no plan for source {name}")
-    options: dict[str, Any] = {"executors": executors, "slots": slots, "hosts": hosts}
+    options: dict[str, Any] = {"executor_count": executors, "slots": slots, "hosts": hosts}
     options |= {"cost_us": cost_us, "locality_wait_s": locality_wait, "racks": racks}
     price = PRICE_PER_GB if price_per_gb is None else price_per_gb
-    for name, log_batches in batches_of_source.items():
-        logged = tasks_of_source.get(name)
-        logged_executors, tasks = (logged.executors, logged.tasks) if logged else (None, None)
-        options["logged_executors"] = logged_executors
+    for name, log_batches in batches_by_source.items():
+        logged_tasks = tasks_by_source.get(name)
+        options["logged_executors"] = logged_tasks.executors if logged_tasks else None
+        tasks = logged_tasks.tasks if logged_tasks else None
         cluster = choose_cluster(log, name, log_batches, **options)
         traffic = estimate_traffic(log, name, log_batches, price, record_bytes) if racks else None
         play = partial(player.replay, find=find, racks=racks, traffic=traffic, logged_tasks=tasks)
         with stderr.status(f"replaying {len(log_batches)} batches with {len(names)} mappings"):
             replays.append(play(log.title(name), log_batches, cluster, names))
-    for each in replays:
+    for replay in replays:
         if as_json:
-            typer.echo(json.dumps(replay_json(each)))
+            typer.echo(json.dumps(replay_to_json(replay)))
         else:
-            print_lines([each.title] if len(replays) > 1 else [])
-            _print_replay(each)
+            print_lines([replay.title] if len(replays) > 1 else [])
+            _print_replay(replay)
     if output is not None:
         page = draw_replay(replays[0]) if output.suffix == ".svg" else write_replays(replays)
         write_file("--output", output, page)
@@ -150,9 +150,10 @@ def estimate(
 
 def _print_replay(replay: Replay) -> None:
     rows = build_rows(replay)
-    print_lines([f"{verdict(replay)}.", ""])
+    print_lines([f"{write_verdict(replay)}.", ""])
     print_table(HEAD, [row for row in rows if len(row) == len(HEAD)])
     print_lines(": ".join(row) for row in rows if len(row) < len(HEAD))
-    if bill_rows := bill.bill_rows(replay):
+    if bill_rows := bill.build_bill_rows(replay):
         print_table(bill.HEAD, bill_rows)
-    print_lines(["", f"{answer(replay)}.", *(f"- {line}" for line in assumptions(replay))])
+    assumption_lines = [f"- {assumption}" for assumption in list_assumptions(replay)]
+    print_lines(["", f"{write_answer(replay)}.", *assumption_lines])

@@ -25,9 +25,7 @@ _MAX_LISTED = 10
 _LAST_BATCH = -1
 _PARTITION = re.compile(r"(.+)-(\d{1,10})")
 _BATCH_HELP = f"Explain a batch instead of writing a page; {_LAST_BATCH} is the last one with data."
-_PARTITION_HELP = (
-    "Explain only this partition, such as orders-7; the default batch is the last one."
-)
+_PARTITION_HELP = "Explain only this partition, such as orders-7 (default batch: the last one)."
 
 BatchNumber = Annotated[
     int | None, typer.Option(min=_LAST_BATCH, metavar="NUMBER", help=_BATCH_HELP)
@@ -56,7 +54,10 @@ def print_batch(
     assignors: str | None,
     as_json: bool,
 ) -> None:
-    """Print each partition's executor before the batch, the slots that read it, and why."""
+    """Print a batch's plan, and each partition's previous and current slots, reason, and cost.
+
+    Text has at most `_MAX_LISTED` partitions. Raises OptionError for an unknown batch or source.
+    """
     names = EVERYTHING if assignors is None else parse_names(assignors)
     find = make_finder(names, "--assignors")
     check_names(names, find)
@@ -121,7 +122,7 @@ def _print_story(story: PartitionStory, explanation: Explanation) -> None:
         [
             "",
             f"{story.partition}: {story.change}",
-            f"  before  {story.previous_slot or 'no executor that still exists'}",
+            f"  before  {story.previous_slot or 'none (new, or its executor is gone)'}",
             *(f"  {'now' if n == 0 else '':6}  {p}" for n, p in enumerate(story.pieces)),
             f"  why     {story.why}",
             f"  cost    {cost}",

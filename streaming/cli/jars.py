@@ -30,11 +30,11 @@ def jars(
         note(f"{mismatch}: these flags are for Spark {spark_version()}")
     if untested_note := describe_untested(spark_version()):
         note(untested_note)
-    names = [*bridge.coordinates, *(_list_job_packages(job) if job else [])]
+    coordinates = [*bridge.coordinates, *(_list_job_packages(job) if job else [])]
     if as_json:
-        typer.echo(json.dumps({"packages": names, "repositories": [bridge.repository]}))
+        typer.echo(json.dumps({"packages": coordinates, "repositories": [bridge.repository]}))
     else:
-        typer.echo(f"--packages {','.join(names)} --repositories {bridge.repository}")
+        typer.echo(f"--packages {','.join(coordinates)} --repositories {bridge.repository}")
 
 
 def _list_job_packages(job: Path) -> list[str]:

@@ -50,12 +50,12 @@ Timeout = Annotated[
 
 
 def connect_to_brokers(
-    bootstrap_servers: str | None, command_config: Path | None, limit_s: float
+    bootstrap_servers: str | None, command_config: Path | None, request_limit_s: float
 ) -> Brokers | None:
-    """Connect to the brokers given by the options; return None if no option is set.
+    """Connect to the brokers that the options name; return None if no option is set.
 
-    Raises OptionError if the file cannot be read, has an unsupported setting, or if no option names
-    brokers. Raises BrokerUnreachableError if no broker answers.
+    Raises OptionError if an address is invalid, or if the file cannot be read, has an unsupported
+    setting, or names no brokers and none are given. Raises BrokerUnreachableError if none answers.
     """
     option = f"--command-config {command_config}"
     properties = _read_settings(command_config, option) if command_config is not None else {}
@@ -69,7 +69,7 @@ def connect_to_brokers(
     else:
         return None
     try:
-        return Brokers(properties, limit_s)
+        return Brokers(properties, request_limit_s)
     except SettingsError as error:
         raise OptionError(f"{option}: {error}") from error
 
@@ -91,7 +91,7 @@ def check_query_or_group(
 def read_query(checkpoint: str | None, source: str | None = None) -> Query | None:
     """Read a query's checkpoint and print its warnings; return None if `checkpoint` is None.
 
-    Raises OptionError if there is no checkpoint at this path, or it does not have `source`.
+    Raises OptionError without a checkpoint or `source`, DamagedCheckpointError if unreadable.
     """
     if checkpoint is None:
         return None

@@ -83,9 +83,9 @@ def lag(
     earliest (-2) or latest (-1), and stderr reports how many. A query's offsets are those after its
     last completed batch. Without the brokers, only the checkpoint's own partitions are known.
 
-    With --plan: the assignment of a live group today and by each assignor: partitions and lag of
-    each member, partitions that would move, and whether the group can move online to
-    group.protocol=consumer (KIP-848). Nothing is changed.
+    With --plan, it shows the assignment of a live group today and by each assignor: partitions and
+    lag of each member, and partitions that would move. It also shows whether the group can move
+    online to group.protocol=consumer (KIP-848). Nothing is changed.
 
     Example: `assignor lag data/checkpoints/orders --bootstrap-server kafka:9092`
     """
@@ -115,22 +115,22 @@ def lag(
         positions = kafka_options.read_positions(query, group, brokers)
         positions = _select_topics(topics or [], positions)
         if brokers is None:
-            rows = [Row(position) for position in positions]
+            all_rows = [Row(position) for position in positions]
         else:
-            is_query = checkpoint is not None
             limit_s = _DEFAULT_LIMIT_S if seconds_limit is None else seconds_limit
-            rows = fetch_rows(positions, brokers, seconds_limit_s=limit_s, whole_topics=is_query)
-        selected = select_rows(rows, only_with_lag=only_with_lag, order=sort or "partition")
+            all_rows = fetch_rows(
+                positions, brokers, seconds_limit_s=limit_s, whole_topics=checkpoint is not None
+            )
+        rows = select_rows(all_rows, only_with_lag=only_with_lag, order=sort or "partition")
         width = get_terminal_width()
-        text = json.dumps(rows_as_json(selected)) if as_json else format_table(selected, width)
-        typer.echo(text)
+        typer.echo(json.dumps(rows_as_json(rows)) if as_json else format_table(rows, width))
     if brokers is None:
         note("without --bootstrap-server, only the checkpoint's offsets are known, not the lag")
         return
-    alarms = find_alarms(rows, brokers.missing_topics)
+    alarms = find_alarms(all_rows, brokers.missing_topics)
     for line in [*brokers.notes, *alarms]:
         note(line)
-    if alarms or any(row.state == "unknown" for row in rows):
+    if alarms or any(row.state == "unknown" for row in all_rows):
         raise typer.Exit(1)
 
 
@@ -148,7 +148,7 @@ def _pause_garbage_collector() -> Iterator[None]:
 
 def _select_topics(topics: list[str], positions: list[Position]) -> list[Position]:
     topics_read = sorted({position.topic for position in positions})
-    unknown = sorted(set(topics) - set(topics_read))
-    if unknown:
-        raise OptionError(f"--topic {unknown[0]} is not among those read: {', '.join(topics_read)}")
+    if unknown_topics := set(topics) - set(topics_read):
+        names = ", ".join(topics_read) or "none"
+        raise OptionError(f"--topic {min(unknown_topics)} is not among those read: {names}")
     return [position for position in positions if not topics or position.topic in topics]

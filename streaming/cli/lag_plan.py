@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def print_plans(group_name: str, names: str, brokers: Brokers, *, as_json: bool) -> None:
-    """Print the plans of the named assignors, and whether the group can move to KIP-848 online."""
+    """Print the assignment today and by each assignor, and whether KIP-848 needs a restart."""
     # These import numpy, which `assignor lag` without `--plan` does not need.
     from streaming.cli.assignors import make_finder, parse_names
     from streaming.lag import group_plan
@@ -31,11 +31,11 @@ def print_plans(group_name: str, names: str, brokers: Brokers, *, as_json: bool)
     today = group_plan.make_current_plan(group, group_lags)
     plans: list[GroupPlan] = []
     for assignor in assignors:
-        plan = group_plan.plan(group, group_lags, assignor)
-        if isinstance(plan, str):
-            note(f"assignor {assignor.name!r} refuses the group: {plan}")
+        plan_or_refusal = group_plan.plan(group, group_lags, assignor)
+        if isinstance(plan_or_refusal, str):
+            note(f"assignor {assignor.name!r} refuses the group: {plan_or_refusal}")
         else:
-            plans.append(plan)
+            plans.append(plan_or_refusal)
     refusal = group_plan.check_online_upgrade(group)
     if as_json:
         result = {
@@ -53,16 +53,16 @@ def print_plans(group_name: str, names: str, brokers: Brokers, *, as_json: bool)
         note(line)
     if group_lags.partitions_without_commit:
         partitions = pluralize(group_lags.partitions_without_commit, "partition")
-        note(f"{partitions} have no committed offset: lag 0, as with auto.offset.reset=latest")
+        note(f"{partitions} without a committed offset: lag 0, as for auto.offset.reset=latest")
 
 
 def _print_table(group: ClassicGroup, today: GroupPlan, plans: list[GroupPlan]) -> None:
-    """Print the partitions and the lag of each member, by plan."""
-    members_by_client = Counter(member.client_id for member in group.members)
-    headers = [f"{today.assignor}, today", *(plan.assignor for plan in plans)]
+    """Print each member's partitions and lag in each plan, and the partitions moved by it."""
+    member_count_by_client = Counter(member.client_id for member in group.members)
+    plan_names = [f"{today.assignor}, today", *(plan.assignor for plan in plans)]
     rows = []
     for member in sorted(group.members, key=lambda m: (m.client_id, m.member_id)):
-        is_unique = members_by_client[member.client_id] == 1
+        is_unique = member_count_by_client[member.client_id] == 1
         cells = []
         for plan in (today, *plans):
             count = sum(map(len, plan.partitions[member.member_id].values()))

@@ -25,12 +25,12 @@ def answer_lines(
     answer: Callable[[int, Input], None],
     as_json: bool,
 ) -> None:
-    """Process each line; exit with 2 if a line is invalid, else with 1 if a line failed.
+    """Process each line; raise Exit(2) if one is invalid, else Exit(1) if one failed.
 
     Parameters
     ----------
     lines
-        The input; empty lines are skipped.
+        The input; empty lines are skipped. If all are empty, OptionError is raised.
     read
         Parses a line; returns None to skip it.
     answer
@@ -69,11 +69,11 @@ def note_on_line(number: int, text: str) -> None:
 
 
 def _report_error(error: Exception, number: int, as_json: bool) -> None:
-    """Report one line's error on stderr, and as a line of JSON if `as_json` is set."""
-    answer = make_failed(error)
+    """Print an error on stderr and, with `as_json`, on stdout; else also a bug's traceback."""
+    failure = make_failed(error)
     if as_json:
-        fields = {name: value for name, value in asdict(answer).items() if value}
+        fields = {name: value for name, value in asdict(failure).items() if value}
         write_json({**fields, "line": number})
     elif not isinstance(error, AssignorError):
-        typer.echo(answer.traceback, err=True)
-    note_on_line(number, answer.error)
+        typer.echo(failure.traceback, err=True)
+    note_on_line(number, failure.error)

@@ -70,12 +70,12 @@ def build_app(words: Sequence[str] = ()) -> typer.Typer:
     """
     app = _make_app(name="assignor")
     app.callback()(common_options)
-    panels = {name: panel for panel, names in PANELS.items() for name in names}
+    panel_by_name = {name: panel for panel, names in PANELS.items() for name in names}
     command = words[0] if words else ""
     if command != "lab":
-        for name in [command] if command in panels else panels:
-            _add_command(app, name, rich_help_panel=panels[name])
-    if command not in panels:
+        for name in [command] if command in panel_by_name else panel_by_name:
+            _add_command(app, name, rich_help_panel=panel_by_name[name])
+    if command not in panel_by_name:
         lab = _make_app(help=_LAB_HELP, short_help=_LAB_HELP)
         for name in [words[1]] if words[1:] and words[1] in LAB else LAB:
             _add_command(lab, name)
@@ -179,7 +179,7 @@ def _describe_os_error(error: OSError) -> str:
 def _report_bug(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Print one line about an unexpected error, and write its traceback to a file."""
+    """Print one line about an unexpected error, and try to write its traceback to a file."""
     from streaming.pipeline.spark.stderr_log import create_log
 
     if not isinstance(error, Exception):

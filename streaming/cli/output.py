@@ -13,7 +13,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from assignor_bridge.errors import escape_unprintable
+from assignor_bridge.errors import escape_unprintable, pluralize
 from streaming.redaction import redact
 
 if TYPE_CHECKING:
@@ -82,20 +82,20 @@ def print_table(
         table.add_column(name, justify=side, no_wrap=is_first, overflow="fold")
     for row in rows:
         table.add_row(*(Text(make_printable(cell)) for cell in row))
-    names = [str(cell) for cell in table.columns[0].cells]
-    longest_word = max((len(word) for name in names for word in name.split()), default=0)
-    if max(map(len, names), default=0) > _MAX_NAME_CHARACTERS:
+    first_cells = [str(cell) for cell in table.columns[0].cells]
+    max_word_width = max((len(word) for cell in first_cells for word in cell.split()), default=0)
+    if max(map(len, first_cells), default=0) > _MAX_NAME_CHARACTERS:
         table.columns[0].no_wrap = False
-        table.columns[0].max_width = max(longest_word, _MAX_NAME_CHARACTERS)
+        table.columns[0].max_width = max(max_word_width, _MAX_NAME_CHARACTERS)
     stdout = Console(soft_wrap=True, highlight=False)
-    unlimited = stdout.options.update(max_width=_MAX_LINE_CHARACTERS)
-    table_width = Measurement.get(stdout, unlimited, table).maximum
+    wide_options = stdout.options.update(max_width=_MAX_LINE_CHARACTERS)
+    table_width = Measurement.get(stdout, wide_options, table).maximum
     if not stdout.is_terminal:
         stdout.width = max(stdout.width, table_width)
     elif table_width > stdout.width:
         table.box, table.pad_edge, table.collapse_padding = None, False, True
         table.columns[0].no_wrap = False
-        table.columns[0].min_width = longest_word
+        table.columns[0].min_width = max_word_width
     stdout.print(table)
 
 
@@ -110,7 +110,7 @@ def print_checks(checks: Iterable[Check]) -> None:
 
 @contextlib.contextmanager
 def show_fetch_progress(label: str) -> Iterator[Callable[[str], None]]:
-    """Show a spinner in a terminal; yield a callback that counts downloads in Ivy's output."""
+    """Show a spinner in a terminal; yield a callback that counts jars in Ivy's output lines."""
     count = 0
     with Console(stderr=True).status(f"{label}: starting") as status:
 
@@ -118,7 +118,7 @@ def show_fetch_progress(label: str) -> Iterator[Callable[[str], None]]:
             nonlocal count
             if "[SUCCESSFUL ]" in line:
                 count += 1
-                status.update(f"{label}: {count} jars downloaded (cached for later runs)")
+                status.update(f"{label}: {pluralize(count, 'jar')} downloaded (then cached)")
             elif count == 0:
                 status.update(f"{label}: downloading jars")
 

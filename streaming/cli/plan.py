@@ -8,7 +8,7 @@ import orjson
 import typer
 from msgspec import to_builtins
 
-from assignor_bridge.errors import OptionError, elide
+from assignor_bridge.errors import OptionError, elide, pluralize
 from assignor_bridge.planner.batch import MicroBatch
 from assignor_bridge.planner.plan import PlannedBatch, plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
@@ -78,7 +78,7 @@ def plan(
             numbers.add(number)
         return _read_request(line) if number == batch_number else None
 
-    def show(line: int, request: PlanRequest) -> None:
+    def show(line_number: int, request: PlanRequest) -> None:
         nonlocal state
         old_state = state if chain and not request.state else request.state
         outcome = plan_batch(request.batch, old_state, find)
@@ -89,16 +89,17 @@ def plan(
             write_json({**label, **answer})
         else:
             title = [] if request.number is None else [f"batch {request.number}"]
-            limit = _describe_admission(request.admission)
-            print_lines([*title, *limit, *answer["reasons"], *_describe_tasks(answer["tasks"])])
+            admission = _describe_admission(request.admission)
+            print_lines([*title, *admission, *answer["reasons"], *_describe_tasks(answer["tasks"])])
         difference = _describe_difference(request, outcome, answer["tasks"])
         if difference:
-            note_on_line(line, difference)
+            note_on_line(line_number, difference)
 
     answer_lines(snapshots, read, show, as_json)
     if batch_number is not None and batch_number not in numbers:
-        span = f"its batches are {min(numbers, default=0)} to {max(numbers, default=0)}"
-        reason = span if numbers else "its lines have no batch number, so it is not a plan log"
+        reason = "its lines have no batch number, so it is not a plan log"
+        if numbers:
+            reason = f"its first batch is {min(numbers)}, its last {max(numbers)}"
         raise OptionError(f"--batch {batch_number} is not in {snapshots.name}: {reason}")
 
 
@@ -112,41 +113,41 @@ def _read_request(text: bytes) -> PlanRequest:
 
 
 def _describe_admission(admission: Any) -> list[str]:
-    """Describe how the batch was limited; return no lines if it was not."""
+    """Describe how the batch was limited; return no lines if the log does not report it."""
     match admission:
         case {
             "answer": {
                 "metrics": {"admittedRecords": admitted, "heldBackRecords": n, "heldBackBy": limit}
             }
         }:
-            return [f"limited to {admitted} offsets, {n} are held back (by: {limit})"]
+            return [f"limited to {admitted} offsets; held back: {n} (by: {limit})"]
         case _:
             return []
 
 
 def _describe_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Describe the slot and the ranges of the first tasks."""
+    """Describe the slot, ranges, and standbys of the first `_MAX_TASKS` tasks; count the others."""
     rows = []
     for task in tasks[:_MAX_TASKS]:
         executor, ranges = task["executor"], task["ranges"]
         location = "anywhere" if executor is None else f"executor {executor}"
-        size = sum(r["end"] - r["start"] for r in ranges)
+        offset_count = sum(r["end"] - r["start"] for r in ranges)
         range_texts = [f"{r['topic']}-{r['partition']}[{r['start']},{r['end']})" for r in ranges]
-        reads = f"{size:>12,} offsets: {elide(range_texts, _MAX_RANGES, ' ')}"
+        work = f"{offset_count:>12,} offsets: {elide(range_texts, _MAX_RANGES, ' ')}"
         if "standbys" in task:
-            reads += f", then executor {', '.join(task['standbys'])}"
-        rows.append((f"{location} slot {task['slot']}", reads))
+            work += f", then executor {', '.join(task['standbys'])}"
+        rows.append((f"{location} slot {task['slot']}", work))
     width = max((len(slot) for slot, _ in rows), default=0)
-    lines = [f"  {slot:{width}}  {reads}" for slot, reads in rows]
+    lines = [f"  {slot:{width}}  {work}" for slot, work in rows]
     if len(tasks) > _MAX_TASKS:
-        lines.append(f"  and {len(tasks) - _MAX_TASKS} more tasks")
+        lines.append(f"  and {pluralize(len(tasks) - _MAX_TASKS, 'more task')}")
     return lines
 
 
 def _describe_difference(
     request: PlanRequest, outcome: PlannedBatch, tasks: Sequence[Mapping[str, Any]]
 ) -> str | None:
-    """Describe how the logged plan differs, as after an upgrade; return None if it is the same."""
+    """Describe how the logged plan, if any, differs (as after an upgrade); None if it does not."""
     logged_plan = request.logged_plan
     if logged_plan is None:
         return None

@@ -70,7 +70,7 @@ def report(
 
     Writes an HTML page that opens offline and prints its summary: problems, what to do, and what
     the assignor gained. With --live, it watches the query in the terminal. With --batch or
-    --partition, it explains one batch: which executor read each partition before, which slots read
+    --partition, it explains one batch: which slot read each partition before, which slots read
     it now, and why. It only reads files and UIs; your query is not touched.
 
     Example: `assignor report data/checkpoints/orders http://driver:4040 -o orders.html`
@@ -107,10 +107,10 @@ def report(
 
 def _select_batch_files(inputs: list[str]) -> tuple[str, Path | None]:
     """Return the checkpoint and, if given, the plan log; reject inputs of other kinds."""
-    kinds = classify_inputs(inputs)
-    checkpoint, plan_log = kinds.pop("checkpoint", None), kinds.pop("plan log", None)
-    for kind, location in kinds.items():
-        raise OptionError(f"{location!r} is a {kind}: --batch takes a checkpoint and a plan log")
+    input_by_kind = classify_inputs(inputs)
+    checkpoint, plan_log = (input_by_kind.pop(k, None) for k in ("checkpoint", "plan log"))
+    for kind, location in input_by_kind.items():
+        raise OptionError(f"{location!r} ({kind}) is not used with --batch or --partition: omit it")
     if checkpoint is None:
         raise OptionError("--batch and --partition need the query's checkpoint")
     return checkpoint, Path(plan_log) if plan_log else None

@@ -34,7 +34,7 @@ def run(
     *,
     sets: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override a key; may be repeated."),
+        typer.Option("--set", metavar="KEY.PATH=VALUE", help="Set a job key; may be repeated."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the job, print its config, and exit.")
@@ -79,9 +79,9 @@ def run(
                 typer.echo(f"topic {topic}: created, {count:,} records", err=True)
         log_line = _run_job(loaded, signals, cleanup, log)
     if signals.number is not None:
-        name = signal.Signals(signals.number).name
+        signal_name = signal.Signals(signals.number).name
         log_hint = f" ({log_line})" if log_line else ""
-        note(f"stopped by {name}; the next run continues from here{log_hint}")
+        note(f"stopped by {signal_name}; the next run continues from here{log_hint}")
         raise typer.Exit(128 + signals.number)
     if log_line:
         typer.echo(log_line, err=True)
@@ -172,14 +172,14 @@ def _make_error(loaded: LoadedJob, reason: str, *, at_start: bool) -> AssignorEr
     from streaming.pipeline.job_errors import ConfigError, JobError
 
     for key, value in loaded.job.spark.items():
-        has_one = key in reason or (len(value) >= _MIN_VALUE_CHARACTERS and value in reason)
-        if (key in reason and value in reason) or (at_start and has_one):
+        has_either = key in reason or (len(value) >= _MIN_VALUE_CHARACTERS and value in reason)
+        if (key in reason and value in reason) or (at_start and has_either):
             return loaded.make_error(key, reason, ConfigError)
     return JobError(loaded.redact(f"{loaded.title}: {reason}"))
 
 
 def _get_broker_folder(loaded: LoadedJob) -> Path | None:
-    """Return the broker's data folder, inside the checkpoint, whose offsets refer to its data."""
+    """Return the broker's data folder in the checkpoint, which must be local; None without one."""
     if not loaded.job.checkpoint:
         return None
     folder = local_path(loaded.job.checkpoint)

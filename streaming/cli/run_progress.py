@@ -18,18 +18,18 @@ _MIN_INTERVAL_S = 10.0
 
 
 class ProgressLines:
-    """Prints a line about a query when a batch ends, at most every ten seconds."""
+    """Prints a line about a query when a batch ends, at most every ten seconds per query."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._print_times_s: dict[str, float] = {}
+        self._last_print_s: dict[str, float] = {}
 
     def __call__(self, result: QueryResult, progress: Any) -> None:
         """Print a line about a batch, unless the last line is too recent."""
         now_s = self._clock()
-        if now_s - self._print_times_s.get(result.name, float("-inf")) < _MIN_INTERVAL_S:
+        if now_s - self._last_print_s.get(result.name, float("-inf")) < _MIN_INTERVAL_S:
             return
-        self._print_times_s[result.name] = now_s
+        self._last_print_s[result.name] = now_s
         seconds = (progress.durationMs or {}).get("triggerExecution", 0) / 1000
         records = pluralize(progress.numInputRows, "record")
         line = f"{result.name}: batch {progress.batchId}, {records} in {seconds:.1f} s"
@@ -38,7 +38,7 @@ class ProgressLines:
 
 
 def format_counts(result: QueryResult) -> str:
-    """Format how many records a query has read and written, and how many were bad.
+    """Format how many records were read, written, and bad (unless the query writes bad ones).
 
     >>> from streaming.pipeline.row_counts import QueryResult
     >>> format_counts(QueryResult("pay", "tables/p", batches=1, read=20_005, written=20_000, bad=5))

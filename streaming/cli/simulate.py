@@ -54,7 +54,7 @@ def simulate(
     churn_every: Annotated[
         int,
         typer.Option(
-            "--churn", min=0, help="Remove an executor every N batches, for half of them; 0: never."
+            "--churn", min=0, help="Every N batches, remove an executor for N/2 of them; 0: never."
         ),
     ] = 0,
     zones: Annotated[
@@ -82,7 +82,7 @@ def simulate(
     Example: `assignor lab simulate --partitions 64 --executors 8 --lags zipf`
     """
     if replication > max(zones, 1):
-        raise OptionError(f"--replication is {replication}: at most --zones ({zones}) is expected")
+        raise OptionError(f"--replication is {replication}: at least as many --zones are expected")
     if churn_every and executors < 2:
         raise OptionError("--churn needs at least 2 --executors, because it removes one")
     if cost_us is not None and cost_ms is not None:
@@ -108,15 +108,15 @@ def simulate(
         seed=seed,
     )
     names = parse_names(assignors)
-    rows, find = [], make_finder(names, "--assignors")
+    results, find = [], make_finder(names, "--assignors")
     for name in names:
         typer.echo(f"simulating {make_printable(name)} …", err=True)
-        rows += compare(scenario, [name], find=find, locality_wait_s=locality_wait)
+        results += compare(scenario, [name], find=find, locality_wait_s=locality_wait)
     if as_json:
-        for row in rows:
-            typer.echo(json.dumps(_to_json(row)))
+        for result in results:
+            typer.echo(json.dumps(_to_json(result)))
     else:
-        print_table(*_to_table(rows))
+        print_table(*_to_table(results))
 
 
 def _to_table(results: Sequence[MappingResult]) -> tuple[tuple[str, ...], list[list[str]]]:
@@ -124,9 +124,9 @@ def _to_table(results: Sequence[MappingResult]) -> tuple[tuple[str, ...], list[l
     rows = []
     for result in results:
         shares = (result.mean_regret_share, result.worst_regret_share, result.mean_moved_share)
-        regret, worst, moved = (f"{share:.1%}" for share in shares)
+        mean_regret, worst_regret, moved = (f"{share:.1%}" for share in shares)
         seconds, tasks = f"{result.median_seconds:.3f}", f"{result.tasks:,.0f}"
-        rows.append([result.name, seconds, regret, worst, tasks, moved])
+        rows.append([result.name, seconds, mean_regret, worst_regret, tasks, moved])
     if all(r.cross_zone_share is None for r in results):
         return _HEAD, rows
     zone_cells = [f"{r.cross_zone_share or 0:.1%}" for r in results]
@@ -159,16 +159,16 @@ def _parse_slots(option: str, text: str, max_slots: int) -> list[int]:
 
 
 def _parse_slow(text: str, executors: int) -> dict[int, float]:
-    slow = {}
+    slowdowns = {}
     for part in filter(None, text.split(",")):
         number, _, factor = part.partition("=")
         try:
-            slow[int(number)] = float(factor)
+            slowdowns[int(number)] = float(factor)
         except ValueError:
-            slow[-1] = 0.0
-    if any(not 0 <= n < executors or not 0 < f < math.inf for n, f in slow.items()):
+            slowdowns[-1] = 0.0
+    if any(not 0 <= n < executors or not 0 < f < math.inf for n, f in slowdowns.items()):
         raise OptionError(
             f"--slow is {text!r}: executors from 0 to {executors - 1} with factors above 0 are "
             "expected, such as 3=2.5"
         )
-    return slow
+    return slowdowns

@@ -40,21 +40,22 @@ def print_starting_offsets(
 ) -> None:
     """Print the offsets of a query or a consumer group as JSON for Spark's `startingOffsets`.
 
-    Partitions without an offset get the position `missing`, because Spark requires every partition.
+    Partitions without an offset start at `missing`, because Spark requires every partition. Raises
+    OptionError for an unknown topic or conflicting sources, AssignorError for unknown partitions.
     """
     query = kafka_options.read_query(checkpoint, source)
     positions = kafka_options.read_positions(query, group, brokers, source)
-    names = set(topics or ()) or {position.topic for position in positions}
-    positions = [position for position in positions if position.topic in names]
-    partitions = None if brokers is None else brokers.list_partitions(names)
+    topic_names = set(topics or ()) or {position.topic for position in positions}
+    positions = [position for position in positions if position.topic in topic_names]
+    partitions = None if brokers is None else brokers.list_partitions(topic_names)
     if brokers is not None and brokers.notes:
         raise AssignorError(f"the partitions are unknown: {brokers.notes[0]}")
-    existing = {p.topic for p in positions} if partitions is None else set(partitions)
-    if topics and names - existing:
-        raise OptionError(f"--topic {min(names - existing)}: the topic does not exist")
-    result = build_starting_offsets(
-        positions, partitions, EARLIEST if missing == "earliest" else LATEST
-    )
+    existing_topics = {p.topic for p in positions} if partitions is None else set(partitions)
+    if topics and (unknown_topics := topic_names - existing_topics):
+        reason = "it does not exist" if brokers else "it is not in the checkpoint"
+        raise OptionError(f"--topic {min(unknown_topics)}: {reason}")
+    default_offset = EARLIEST if missing == "earliest" else LATEST
+    result = build_starting_offsets(positions, partitions, default_offset)
     if not result.offsets:
         raise AssignorError(f"{group or checkpoint!r} has no offset in any existing topic")
     count = sum(map(len, result.offsets.values()))
@@ -62,12 +63,12 @@ def print_starting_offsets(
     _note_partitions(result.missing_partitions, len(positions), "no longer exist and are omitted")
     if brokers is None:
         note("without --bootstrap-server, new partitions are unknown")
-    planned = query.last_planned if query is not None else None
-    if planned is not None and not planned.committed:
+    last_batch = query.last_planned if query is not None else None
+    if last_batch is not None and not last_batch.committed:
         note(
-            f"batch {planned.batch_id} was planned but not completed: its rows may be in the table "
-            "already, and a new checkpoint would write them again; let the query complete the "
-            "batch, or check the table with `assignor doctor --table`"
+            f"batch {last_batch.batch_id} was planned but not completed: its rows may be in "
+            "the table already, and a new checkpoint would write them again; let the query "
+            "complete the batch, or check with `assignor doctor --checkpoint … --table …`"
         )
     typer.echo(json.dumps(result.offsets, separators=(",", ":")))
 

@@ -35,7 +35,7 @@ class StopSignals:
         self.number: int | None = None
         self._second_handler = signal.default_int_handler if unwinds else signal.SIG_DFL
         self._raises = True
-        self._retry: threading.Timer | None = None
+        self._timer: threading.Timer | None = None
         self._previous_handlers = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
 
     def __enter__(self) -> StopSignals:
@@ -45,8 +45,8 @@ class StopSignals:
     def __exit__(
         self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
     ) -> bool:
-        if self._retry is not None:
-            self._retry.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)
         if kind is KeyboardInterrupt and self.number is None:  # raised by pyspark's handler
@@ -68,13 +68,13 @@ class StopSignals:
     def _handle_signal(self, number: int, frame: FrameType | None) -> None:
         if self._raises and self.number is None and _is_in_import_callback(frame):
             main_thread = threading.get_ident()  # Python runs signal handlers in no other
-            self._retry = threading.Timer(_RETRY_S, signal.pthread_kill, (main_thread, number))
-            self._retry.start()
+            self._timer = threading.Timer(_RETRY_S, signal.pthread_kill, (main_thread, number))
+            self._timer.start()
             return
         is_second = self.number is not None  # it arrived while the first was being handled
         self.number = self.number or number
-        for each in _STOP_SIGNALS:
-            signal.signal(each, self._second_handler)
+        for stop_signal in _STOP_SIGNALS:
+            signal.signal(stop_signal, self._second_handler)
         if is_second:
             signal.raise_signal(number)
         if self._raises:
@@ -82,7 +82,7 @@ class StopSignals:
 
 
 def _is_in_import_callback(frame: FrameType | None) -> bool:
-    """Return whether `import` is freeing a lock; Python prints and drops an exception there."""
+    """Return whether `import` is freeing a lock, where Python prints and drops an exception."""
     while frame is not None:
         code = frame.f_code
         if (code.co_filename, code.co_name) == ("<frozen importlib._bootstrap>", "cb"):

@@ -33,39 +33,39 @@ Once = Annotated[bool, typer.Option("--once", help="Print one frame of --live an
 def watch_live(
     urls: Sequence[str], query: str | None, interval_s: float | None, *, once: bool
 ) -> None:
-    """Draw frames until q or Ctrl-C; only one if `once` is set or stdout is not a terminal."""
+    """Draw frames until a quit key or signal; one if `once` is set or stdout is not a terminal."""
     watch = Watch(urls, query)
-    snapshot = watch.read_figures()
+    figures = watch.read_figures()
     console = Console(highlight=False)
     if once or not console.is_terminal:
         height = console.height if console.is_terminal else _DEFAULT_LINES
-        console.print(draw_frame(snapshot, height))
+        console.print(draw_frame(figures, height))
         return
-    _draw_frames(watch, snapshot, console, interval_s or _DEFAULT_INTERVAL_S)
+    _draw_frames(watch, figures, console, interval_s or _DEFAULT_INTERVAL_S)
 
 
-def _draw_frames(watch: Watch, snapshot: LiveFigures, console: Console, interval_s: float) -> None:
+def _draw_frames(watch: Watch, figures: LiveFigures, console: Console, interval_s: float) -> None:
     note = ""
     with (
-        _read_single_keys(),
+        _disable_line_buffering(),
         StopSignals(unwinds=True) as signals,
         Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live,
     ):
         signals.defer_signals()  # an exception inside a destructor would be lost
         while True:
-            live.update(draw_frame(snapshot, console.height, note), refresh=True)
-            if _is_quit_pressed(interval_s, signals):
+            live.update(draw_frame(figures, console.height, note), refresh=True)
+            if _wait_for_quit_key(interval_s, signals):
                 return
             if signals.number is not None:
                 raise typer.Exit(128 + signals.number)
             try:
-                snapshot, note = watch.read_figures(), ""
+                figures, note = watch.read_figures(), ""
             except AssignorError as error:  # the driver is busy or gone: keep the last frame
                 note = f"{time.strftime('%H:%M:%S')}: {error}"
 
 
 @contextlib.contextmanager
-def _read_single_keys() -> Iterator[None]:
+def _disable_line_buffering() -> Iterator[None]:
     """Make each key readable at once, without Enter, if stdin is a terminal."""
     if not sys.stdin.isatty():
         yield
@@ -81,11 +81,11 @@ def _read_single_keys() -> Iterator[None]:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, previous_settings)
 
 
-def _is_quit_pressed(limit_s: float, signals: StopSignals) -> bool:
-    """Wait for a key, a signal or the time limit; return whether a quit key was pressed."""
+def _wait_for_quit_key(limit_s: float, signals: StopSignals) -> bool:
+    """Wait for any key, a signal or the time limit; return whether a quit key was pressed."""
     deadline = time.monotonic() + limit_s
-    keys = [sys.stdin] if sys.stdin.isatty() else []
+    inputs = [sys.stdin] if sys.stdin.isatty() else []
     while signals.number is None and (remaining_s := deadline - time.monotonic()) > 0:
-        if select.select(keys, [], [], min(remaining_s, _SIGNAL_POLL_S))[0]:
+        if select.select(inputs, [], [], min(remaining_s, _SIGNAL_POLL_S))[0]:
             return bool(set(os.read(sys.stdin.fileno(), 64)) & set(_QUIT_KEYS))
     return False

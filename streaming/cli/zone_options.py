@@ -20,8 +20,7 @@ _RACKS_HELP = (
     "ID or host) and partitions (the leader's first): "
     '{"executors": {"h1": "a"}, "partitions": {"orders": {"0": ["a", "b"]}}}'
 )
-_DEFAULT_PRICE = f"{PRICE_PER_GB:g}, as for assignor.zonePricePerGb"
-_PRICE_HELP = f"Price per GB read across racks; default: {_DEFAULT_PRICE}."
+_PRICE_HELP = f"Price per GB across racks; default: {PRICE_PER_GB:g}, like assignor.zonePricePerGb."
 _BYTES_HELP = "With --racks: bytes per record; default: the planner's learned record sizes."
 
 RacksFile = Annotated[
@@ -48,19 +47,19 @@ def read_racks_option(path: Path | None, options: Mapping[str, object]) -> RackM
 
 
 def add_broker_racks(
-    racks: RackMap | None, log: CheckpointLog, servers: str | None, config: Path | None
+    racks: RackMap | None, log: CheckpointLog, servers: str | None, command_config: Path | None
 ) -> RackMap | None:
-    """Add the replica racks that the brokers report, if the options name brokers."""
-    brokers = connect_to_brokers(servers, config, 10.0)
+    """Add the brokers' replica racks and settings; without brokers, return `racks` unchanged."""
+    brokers = connect_to_brokers(servers, command_config, 10.0)
     if racks is None or brokers is None:
         return racks
     topics = {r.topic for batches in log.sources.values() for b in batches for r in b.ranges}
-    partitions, followers = fetch_replica_racks(brokers, topics)
+    replica_racks, allows_follower_reads = fetch_replica_racks(brokers, topics)
     for line in brokers.notes:
         note(line)
     return replace(
         racks,
-        partitions={**racks.partitions, **partitions},
-        followers=followers,
+        replica_racks={**racks.replica_racks, **replica_racks},
+        allows_follower_reads=allows_follower_reads,
         origin=f"{racks.origin} and the brokers",
     )

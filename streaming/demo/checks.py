@@ -21,9 +21,9 @@ def check_batches(runs: Sequence[RunFigures], sizes: Sequence[int]) -> Check:
 
 
 def check_table(mode: str, expected: ExpectedTable, table: Mapping[str, Any]) -> list[Check]:
-    """Check the rows of a Delta table against the flights written to the topic."""
-    rows = sum(expected.flights.values())
-    count, distinct, first, last = table["ids"]
+    """Check the result of `Mode.query_table` against the flights written to the topic."""
+    flight_count = sum(expected.flights.values())
+    count, distinct, min_id, max_id = table["ids"]
     wrong_carriers = sorted(
         carrier
         for carrier in {*expected.flights, *table["flights"]}
@@ -33,8 +33,8 @@ def check_table(mode: str, expected: ExpectedTable, table: Mapping[str, Any]) ->
     return [
         Check(
             f"each flight is in Delta exactly once ({mode})",
-            (count, distinct, first, last) == (rows, rows, 0, rows - 1),
-            f"{count:,} rows, {distinct:,} different flights, {rows:,} flights written",
+            (count, distinct, min_id, max_id) == (flight_count, flight_count, 0, flight_count - 1),
+            f"{count:,} rows, {distinct:,} different flights, {flight_count:,} written",
         ),
         Check(
             f"flights and delays by carrier are correct ({mode})",
@@ -54,8 +54,8 @@ def check_run(run: RunFigures, rows: int, *, assignor: str | None) -> list[Check
         detail = ", ".join(metrics) or "no assignor metrics"
         return [read_check, Check(f"no batch was planned ({run.name})", not metrics, detail)]
     strategies = [batch.metrics.get("assignor.strategy") for batch in run.batches]
-    planned = strategies.count(assignor)
+    planned_count = strategies.count(assignor)
     fallbacks = max((int(b.metrics.get("assignor.fallbacks", 0)) for b in run.batches), default=0)
-    detail = f"{planned} of {len(strategies)} batches by {assignor}, {fallbacks} fallbacks"
-    holds = planned == len(strategies) > 0 and fallbacks == 0
+    detail = f"{planned_count} of {len(strategies)} batches by {assignor}, {fallbacks} fallbacks"
+    holds = planned_count == len(strategies) > 0 and fallbacks == 0
     return [read_check, Check(f"every batch was planned ({run.name})", holds, detail)]

@@ -61,15 +61,15 @@ _FIGURES = (
 )
 
 
-def compare_runs(runs: Sequence[RunFigures]) -> list[tuple[str, list[str]]]:
-    """Return the table's rows: the name of a figure and its value for each run."""
+def build_figure_rows(runs: Sequence[RunFigures]) -> list[tuple[str, list[str]]]:
+    """Return the rows of the comparison table: the name of a figure and its value for each run."""
     return [(figure.name, [figure.format_value(run) for run in runs]) for figure in _FIGURES]
 
 
 def render_page(
     lead: str, acts: Sequence[Act], checks: Sequence[Check], facts: Sequence[tuple[str, str]]
 ) -> str:
-    """Return the HTML page; `lead` is the paragraph after the headline."""
+    """Return the HTML page; `lead` follows the headline, and `facts` describe the environment."""
     parts = [page.paragraph(text, "lead") for text in (write_headline(acts, checks), lead)]
     for number, act in enumerate(acts, start=1):
         parts += _render_act(number, act)
@@ -80,7 +80,7 @@ def render_page(
 
 
 def _render_act(number: int, act: Act) -> list[str]:
-    rows = [[name, *values] for name, values in compare_runs(act.runs)]
+    rows = [[name, *values] for name, values in build_figure_rows(act.runs)]
     table = page.table(["", *(run.name for run in act.runs)], rows)
     return [
         page.section_heading(f"Act {number}: {act.title}"),
@@ -95,8 +95,8 @@ def _draw_loads(act: Act) -> list[str]:
     figures = []
     for run, css in zip(act.runs, _CSS_CLASSES, strict=True):
         bars = charts.draw_slot_bars(run, css, max_records)
-        span = f"Over {pluralize(len(run.measured_batches), 'batch', 'batches')}"
-        caption = f"{span}; on average, the busiest slot read {run.imbalance:.2f} times the mean."
+        count = pluralize(len(run.measured_batches), "batch", "batches")
+        caption = f"Average of {count}: the busiest slot read {run.imbalance:.2f} times the mean."
         figures.append(page.figure(f"Records per slot, {run.name}", bars, caption, css))
     return figures
 

@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 
 PARTITIONS = 8
 SPARK_DEFAULT = "Spark's default assignment"
-OURS = "lag-aware-sticky"
+_ASSIGNOR = "lag-aware-sticky"
 #: Kafka's default, 500 ms, would delay Spark's reader in each batch, but not the shared reader.
 _SOURCE_OPTIONS = {"kafka.fetch.max.wait.ms": "10"}
-_ASSIGNOR_OPTIONS = {**_SOURCE_OPTIONS, "assignor": OURS}
-_MODES: dict[str, dict[str, str]] = {SPARK_DEFAULT: _SOURCE_OPTIONS, OURS: _ASSIGNOR_OPTIONS}
+_ASSIGNOR_OPTIONS = {**_SOURCE_OPTIONS, "assignor": _ASSIGNOR}
+_MODES: dict[str, dict[str, str]] = {SPARK_DEFAULT: _SOURCE_OPTIONS, _ASSIGNOR: _ASSIGNOR_OPTIONS}
 #: Number of warm-up batches in the first and the second act that runs; the figures exclude them.
 _WARM_UP_BATCHES = (2, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """Options of `assignor demo`. Without brokers or a master, the demo starts its own."""
+    """Options of `assignor demo`; without brokers or a master, the demo starts its own."""
 
     workers: int
     rows: int
@@ -78,9 +78,9 @@ class Outcome:
 
 
 def run_demo(demo: DemoOptions, report: Path, stderr: Console) -> Outcome:
-    """Run the demo and write its report.
+    """Run the demo and write its report; raise OptionError if a folder or `rows` does not suffice.
 
-    Raises AssignorError if a part fails; Spark's log is then copied next to the report.
+    Raises AssignorError if a part fails; Spark's log, if any, is then copied next to the report.
     """
     if not report.parent.is_dir():
         raise OptionError(f"the report's folder does not exist: {str(report.parent)!r}")
@@ -140,9 +140,9 @@ def _run_acts(
                 for number, act_settings in reversed([*enumerate(settings, start=1)]):
                     min_records, work_us = act_settings.rows // demo.batches, act_settings.work_us
                     modes = []
-                    for name, options in _MODES.items():
+                    for name, source_options in _MODES.items():
                         table, topic = folder / f"{number}-{name}", topics.pop()
-                        source = {"kafka.bootstrap.servers": address, **options}
+                        source = {"kafka.bootstrap.servers": address, **source_options}
                         mode = Mode(spark, name, writer, topic, table, source, min_records, work_us)
                         modes.append(mode)
                     warm_up = min(_WARM_UP_BATCHES[bool(acts)], demo.batches - 1)
@@ -151,9 +151,9 @@ def _run_acts(
                     checks[:0] = [replace(c, name=f"act {number}: {c.name}") for c in act_checks]
                 spark.stop()
         finally:
-            stopped = spark_process.stop_spark()
-    detail = "all processes stopped" if stopped else "some processes had to be killed"
-    return acts, [*checks, Check("no process is left running", stopped, detail)]
+            stopped_cleanly = spark_process.stop_spark()
+    detail = "all processes stopped" if stopped_cleanly else "some processes had to be killed"
+    return acts, [*checks, Check("no process is left running", stopped_cleanly, detail)]
 
 
 def _run_act(
@@ -192,22 +192,22 @@ def _create_topics(bootstrap_servers: str, count: int) -> Iterator[list[str]]:
     """Create the demo's topics, yield their names, and delete them at the end."""
     suffix = uuid.uuid4().hex[:8]
     names = [f"assignor-demo-flights-{suffix}-{number}" for number in range(count)]
-    created: list[str] = []
+    created_topics: list[str] = []
     try:
         for name in names:
             create_topic(bootstrap_servers, name, PARTITIONS)
-            created.append(name)
+            created_topics.append(name)
         yield names
     finally:
-        if created:
-            delete_topics(bootstrap_servers, created)
+        if created_topics:
+            delete_topics(bootstrap_servers, created_topics)
 
 
 def _render_demo_page(demo: DemoOptions, outcome: Outcome) -> str:
     lead = (
         f"{demo.rows:,} flights, keyed by carrier into {PARTITIONS} Kafka partitions, are read by "
         f"{demo.workers * spark_process.EXECUTOR_SLOTS} executor slots into Delta. Spark's default "
-        f'and .option("assignor", "{OURS}") alternated, batch by batch, over the same records.'
+        f'and .option("assignor", "{_ASSIGNOR}") alternated, batch by batch, over the same records.'
     )
     slots = f"{spark_process.EXECUTOR_SLOTS} slots each, {demo.master or 'local-cluster'}"
     facts = [

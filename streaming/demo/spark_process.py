@@ -61,7 +61,7 @@ def summarize_spark_errors(folder: Path) -> Iterator[None]:
 
 
 def start_spark(folder: Path, workers: int, master: str | None) -> SparkSession:
-    """Start Spark and wait for its executors; its processes write their output to `LOG_NAME`."""
+    """Start Spark, logging to `folder`; raise DemoError if not all executors start in time."""
     from pyspark.sql import SparkSession
 
     from assignor_bridge import configure_spark
@@ -99,13 +99,13 @@ def start_spark(folder: Path, workers: int, master: str | None) -> SparkSession:
         popen_args = {"stdout": output, "stderr": output, "cwd": folder, "start_new_session": True}
         start_context(builder._options, builder._options, popen_args)
     spark = builder.getOrCreate()
-    deadline_s, started = time.monotonic() + _EXECUTORS_TIMEOUT_S, 0
-    while started < workers:
+    deadline_s, executor_count = time.monotonic() + _EXECUTORS_TIMEOUT_S, 0
+    while executor_count < workers:
         if time.monotonic() > deadline_s:
-            raise DemoError(f"only {started} of {workers} executors started within 90 s")
+            raise DemoError(f"only {executor_count} of {workers} executors started within 90 s")
         time.sleep(0.1)
         with contextlib.suppress(WebError):  # the UI may respond late on a busy machine
-            started = sum(executor.is_worker for executor in get_ui(spark).fetch_executors())
+            executor_count = sum(e.is_worker for e in get_ui(spark).fetch_executors())
     _warm_up(spark, folder / "warm-up", workers)
     return spark
 
@@ -146,11 +146,11 @@ def stop_spark() -> bool:
     deadline_s = time.monotonic() + _STOP_TIMEOUT_S
     while _is_running(process) and time.monotonic() < deadline_s:
         time.sleep(0.05)
-    stopped = not _is_running(process)
+    stopped_cleanly = not _is_running(process)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    return stopped
+    return stopped_cleanly
 
 
 def _is_running(process: Any) -> bool:
@@ -166,5 +166,5 @@ def _is_running(process: Any) -> bool:
 def _find_last_error(folder: Path) -> str:
     lines = (folder / LOG_NAME).read_text(encoding="utf-8", errors="replace").splitlines()
     messages = [line.strip() for line in lines if line.strip() and not line.startswith("\tat ")]
-    errors = [line for line in messages if "Exception" in line or "Error" in line]
-    return (errors or messages or ["its log is empty"])[-1]
+    error_lines = [line for line in messages if "Exception" in line or "Error" in line]
+    return (error_lines or messages or ["its log is empty"])[-1]

@@ -25,17 +25,17 @@ class BatchProcessor(Protocol):
         """Process the records of one batch, and return after its commit."""
 
 
-def alternate_order(items: Sequence[_T], batch: int) -> Sequence[_T]:
+def alternate_order(items: Sequence[_T], batch_number: int) -> Sequence[_T]:
     """Return the items in the given order for even batches, and in reverse order for odd ones.
 
     >>> alternate_order("AB", 0), alternate_order("AB", 1)
     ('AB', 'BA')
     """
-    return items if batch % 2 == 0 else items[::-1]
+    return items if batch_number % 2 == 0 else items[::-1]
 
 
 def compute_batch_sizes(rows: int, batches: int) -> list[int]:
-    """Divide rows into equal batches; the first batch also gets the remainder.
+    """Divide rows into equal batches; the first also gets the remainder. Raise OptionError if few.
 
     >>> compute_batch_sizes(11, 3)
     [5, 3, 3]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Act:
     """Two runs of one job that alternated over the same batches."""
 
-    #: Completes a sentence that begins "With …".
+    #: Completes a sentence that begins "With …", and the heading "Act N: …".
     title: str
     default_run: RunFigures
     assignor_run: RunFigures
@@ -36,17 +36,17 @@ def describe_acts(acts: Sequence[Act]) -> str:
 
 def write_headline(acts: Sequence[Act], checks: Sequence[Check]) -> str:
     """Return the description of all acts, after a warning if checks failed."""
-    failed_checks = sum(not check.holds for check in checks)
-    if not failed_checks:
+    failed_count = sum(not check.holds for check in checks)
+    if not failed_count:
         return describe_acts(acts)
-    warning = f"{pluralize(failed_checks, 'check')} failed, so these figures are not valid"
+    warning = f"{pluralize(failed_count, 'check')} failed, so these figures are not valid"
     return f"{warning}. {describe_acts(acts)}"
 
 
 def _describe_act(act: Act) -> str:
     assignor, default = act.assignor_run, act.default_run
     pairs = list(zip(assignor.measured_batches, default.measured_batches, strict=False))
-    faster = sum(batch.seconds < default_batch.seconds for batch, default_batch in pairs)
+    faster = sum(batch.seconds < other.seconds for batch, other in pairs)
     return (
         f"With {act.title}, the median batch took {assignor.batch_seconds:.2f} s instead of "
         f"{default.batch_seconds:.2f} s, faster in {faster} of {pluralize(len(pairs), 'round')} "

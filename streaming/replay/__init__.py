@@ -2,5 +2,5 @@
 
 - `log`: the ranges that batches read; `cluster`: the executors, and the cost of a record
 - `plan_log`: the query's logged plans; `kept_batch`, `one_batch`: the reasons for a batch's plan
-- `player`: replays the batches on the cluster; `answers`: reports whether the option would help
+- `player`: replays the batches on the cluster; `answers`: reports whether the assignor would help
 """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from assignor_bridge.errors import pluralize
 from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.observe.words import format_seconds
-from streaming.replay.bill import bill_assumptions, bill_json, describe_bill
+from streaming.replay.bill import bill_to_json, describe_bill, list_bill_assumptions
 from streaming.replay.replayed import ITSELF, SPARK, Replay
 from streaming.simulator.play import SPARK_MAPPINGS
 
@@ -21,17 +21,17 @@ _ROUNDING_S = 1e-9
 MIN_GAIN = 0.05
 
 
-def replay_json(replay: Replay) -> dict[str, object]:
+def replay_to_json(replay: Replay) -> dict[str, object]:
     """Return a replay as JSON values for `--json`."""
     spark = replay.find(SPARK)
-    seconds = spark.seconds if spark else 0.0
+    spark_seconds = spark.seconds if spark else 0.0
     return {
         "title": replay.title,
-        "verdict": verdict(replay),
-        "answer": answer(replay),
+        "verdict": write_verdict(replay),
+        "answer": write_answer(replay),
         "batches": len(replay.batches),
         "partitions": replay.partitions,
-        "records": replay.records,
+        "records": replay.offset_count,
         "executors": len(replay.cluster.executors),
         "slots": replay.cluster.slots,
         "costSeconds": replay.cluster.cost_s,
@@ -40,14 +40,14 @@ def replay_json(replay: Replay) -> dict[str, object]:
         },
         "slowness": dict(sorted(replay.cluster.slowness.items())),
         "localityWaitSeconds": replay.cluster.locality_wait_s,
-        "assumptions": list(assumptions(replay)),
-        "mappings": [_result_json(result, seconds) for result in replay.mappings],
-        **({"zones": bill} if (bill := bill_json(replay)) else {}),
+        "assumptions": list(list_assumptions(replay)),
+        "mappings": [_result_to_json(result, spark_seconds) for result in replay.mappings],
+        **({"zones": bill} if (bill := bill_to_json(replay)) else {}),
     }
 
 
-def _result_json(result: MappingResult, spark_seconds: float) -> dict[str, object]:
-    """Return a result as JSON values; `timeRatio` is relative to Spark's default."""
+def _result_to_json(result: MappingResult, spark_seconds: float) -> dict[str, object]:
+    """Return a result or its error as JSON values; `timeRatio` is relative to Spark's default."""
     if result.error is not None:
         return {"name": result.name, "error": result.error}
     return {
@@ -63,83 +63,83 @@ def _result_json(result: MappingResult, spark_seconds: float) -> dict[str, objec
     }
 
 
-def verdict(replay: Replay) -> str:
+def write_verdict(replay: Replay) -> str:
     """Return a verdict of at most 20 words on whether the assignor would have helped."""
-    spark, option = replay.find(SPARK), replay.find(LAG_AWARE_STICKY)
+    spark, assignor = replay.find(SPARK), replay.find(LAG_AWARE_STICKY)
     if not replay.batches:
         return "Nothing to compare: no batch in the log has data"
-    if spark is None or option is None or not spark.seconds:
+    if spark is None or assignor is None or not spark.seconds:
         return f"{pluralize(len(replay.batches), 'batch', 'batches')} replayed"
-    ratio = option.seconds / spark.seconds
+    ratio = assignor.seconds / spark.seconds
     if ratio > 1 + MIN_GAIN:
         return f"Keep Spark's default: {LAG_AWARE_STICKY} would take {ratio:.0%} of its time"
     if ratio > 1 - MIN_GAIN:
         return f"Nothing to gain: {LAG_AWARE_STICKY} would take {ratio:.0%} of Spark's reading time"
-    saved = format_seconds((spark.seconds - option.seconds) / len(replay.batches))
+    saving = format_seconds((spark.seconds - assignor.seconds) / len(replay.batches))
     bound = "at most " * replay.cluster.origins.get("cost", "").startswith("at most")
     share = f"{1 - ratio:.0%} of the reading time"
-    return f"{LAG_AWARE_STICKY} would save {bound}{saved} a batch, {share}"
+    return f"{LAG_AWARE_STICKY} would save {bound}{saving} a batch, {share}"
 
 
-def answer(replay: Replay) -> str:
+def write_answer(replay: Replay) -> str:
     """Return a few sentences on whether the assignor would have helped."""
-    spark, option = replay.find(SPARK), replay.find(LAG_AWARE_STICKY)
+    spark, assignor = replay.find(SPARK), replay.find(LAG_AWARE_STICKY)
     if not replay.batches:
         return "No batch in the log has data, so there is nothing to compare"
-    time = _describe_time(replay, spark, option)
-    parts = [time, describe_regret(replay), describe_bill(replay)]
-    return ". ".join(part for part in parts if part)
+    time_text = _describe_time(replay, spark, assignor)
+    sentences = [time_text, describe_regret(replay), describe_bill(replay)]
+    return ". ".join(filter(None, sentences))
 
 
 def describe_regret(replay: Replay) -> str:
-    """Describe the regret (time above the best in hindsight), and the share that plans accepted."""
-    itself = replay.find(ITSELF) or replay.find(LAG_AWARE_STICKY)
-    if itself is None or itself.regret_seconds < _ROUNDING_S:
+    """Describe the regret (time above the best in hindsight) and its planned share; "" if none."""
+    result = replay.find(ITSELF) or replay.find(LAG_AWARE_STICKY)
+    if result is None or result.regret_seconds < _ROUNDING_S:
         return ""
-    worst_batch = max(itself.batches, key=lambda p: p.regret_share)
-    accepted_s = sum((p.planned_imbalance or 0.0) * p.bound_seconds for p in itself.batches)
-    total_regret_s = itself.regret_seconds * len(itself.batches)
+    worst_batch = max(result.batches, key=lambda p: p.regret_share)
+    accepted_s = sum((p.planned_imbalance or 0.0) * p.bound_seconds for p in result.batches)
+    total_regret_s = result.regret_seconds * len(result.batches)
     accepted_clause = ""
-    if itself.name != ITSELF:
+    if result.name != ITSELF:
         share = f"{min(1.0, accepted_s / total_regret_s):.0%}"
         accepted_text = {"100%": "all of it", "0%": "none of it"}.get(share, f"{share} of it")
-        unpredicted = ", and the remainder was not predicted" * (share != "100%")
-        accepted_clause = f"; the plans accepted {accepted_text}{unpredicted}"
+        remainder_clause = ", and the remainder was not predicted" * (share != "100%")
+        accepted_clause = f"; the plans accepted {accepted_text}{remainder_clause}"
     return (
-        f"Regret of {itself.name}: {format_seconds(itself.regret_seconds)} a batch "
-        f"({itself.times_ideal - 1:.1%}) above the best time in hindsight, at most "
+        f"Regret of {result.name}: {format_seconds(result.regret_seconds)} a batch "
+        f"({result.times_ideal - 1:.1%}) above the best time in hindsight, at most "
         f"{worst_batch.regret_share:.1%} (batch {worst_batch.batch}){accepted_clause}"
     )
 
 
 def _describe_time(
-    replay: Replay, spark: MappingResult | None, option: MappingResult | None
+    replay: Replay, spark: MappingResult | None, assignor: MappingResult | None
 ) -> str:
     count = pluralize(len(replay.batches), "batch", "batches")
-    if spark is None or option is None:
-        return f"{count} replayed; to compare mappings, include {SPARK!r} and {LAG_AWARE_STICKY!r}"
-    ratio = option.seconds / spark.seconds if spark.seconds else 1.0
+    if spark is None or assignor is None:
+        return f"{count} replayed; a comparison needs {SPARK!r} and {LAG_AWARE_STICKY!r}"
+    ratio = assignor.seconds / spark.seconds if spark.seconds else 1.0
     facts = (
         f"Over {count}, Spark's default would take {spark.times_ideal:.2f} times the ideal reading "
-        f"time, and {LAG_AWARE_STICKY} {option.times_ideal:.2f} times"
+        f"time, and {LAG_AWARE_STICKY} {assignor.times_ideal:.2f} times"
     )
     if ratio > 1 - MIN_GAIN:
         if ratio > 1 + MIN_GAIN:
             return f"{facts}, which is {ratio - 1:.0%} slower. Keep Spark's default"
         is_close = spark.times_ideal < 1 + 2 * MIN_GAIN
-        why = "Spark's default is balanced enough" if is_close else "nothing can be moved or split"
+        why = "Spark's default is balanced enough" if is_close else "it is no better balanced"
         return f"{facts}: no time would be saved, because {why}"
     return (
         f"{facts}: reading a batch would take {ratio:.0%} of the time, with "
-        f"{_describe_moves(option)} (Spark's default: {spark.moved_share:.0%})"
-        f"{_describe_alternative(replay, option)}"
+        f"{_describe_moves(assignor)} (Spark's default: {spark.moved_share:.0%})"
+        f"{_describe_alternative(replay, assignor)}"
     )
 
 
-def _describe_alternative(replay: Replay, option: MappingResult) -> str:
-    """Describe Spark's fastest own mapping if it is about as fast as the assignor."""
+def _describe_alternative(replay: Replay, assignor: MappingResult) -> str:
+    """Describe Spark's fastest other mapping if it is about as fast as the assignor; else ""."""
     other_results = [m for n in SPARK_MAPPINGS[1:] if (m := replay.find(n)) is not None]
-    alternatives = [m for m in other_results if m.seconds <= option.seconds * (1 + MIN_GAIN)]
+    alternatives = [m for m in other_results if m.seconds <= assignor.seconds * (1 + MIN_GAIN)]
     if not alternatives:
         return ""
     fastest = min(alternatives, key=lambda m: m.seconds)
@@ -153,8 +153,8 @@ def _describe_moves(mapping: MappingResult) -> str:
     return f"{mapping.moved_share:.0%} of partitions changing executor per batch"
 
 
-def assumptions(replay: Replay) -> tuple[str, ...]:
-    """Return the assumptions behind the figures."""
+def list_assumptions(replay: Replay) -> tuple[str, ...]:
+    """Return the assumptions behind the figures, as one text each."""
     cluster = replay.cluster
     executor_origin, cost_origin = (
         f" ({cluster.origins[name]})" if name in cluster.origins else ""
@@ -164,7 +164,7 @@ def assumptions(replay: Replay) -> tuple[str, ...]:
     slot_counts = sorted({e.slots for e in cluster.executors})
     slots_text = "1 slot" if slot_counts == [1] else f"{'/'.join(map(str, slot_counts))} slots"
     when = "the same in every batch"
-    if any(each != cluster.executors for each in cluster.by_batch.values()):
+    if any(e != cluster.executors for e in cluster.executors_by_batch.values()):
         when = "in the last batch; earlier batches use the executors they had"
     return (
         f"{count} with {slots_text}, {when}{executor_origin}",
@@ -174,7 +174,7 @@ def assumptions(replay: Replay) -> tuple[str, ...]:
         f"{cluster.locality_wait_s:g} s for its executor (spark.locality.wait)",
         "minPartitions is 4 tasks per slot, but at least 2 per partition; maxRecordsPerPartition "
         "is a quarter of a slot's even share",
-        *bill_assumptions(replay),
+        *list_bill_assumptions(replay),
     )
 
 

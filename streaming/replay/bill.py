@@ -1,4 +1,4 @@
-"""Estimate the daily cost of reading across zones, with Spark's default and each assignor."""
+"""Describe the daily cost of reading across zones, with each mapping and assignor."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def format_gigabytes(size: float) -> str:
     return f"{size / GB:,.0f}" if size >= 100 * GB else f"{size / GB:.3g}"
 
 
-def bill_rows(replay: Replay) -> list[list[str]]:
-    """Return the table rows below `HEAD`; none without traffic or known racks."""
+def build_bill_rows(replay: Replay) -> list[list[str]]:
+    """Return the table's rows, with the columns of `HEAD`; none without traffic or known racks."""
     if replay.traffic is None:
         return []
     return [
@@ -53,37 +53,36 @@ def bill_rows(replay: Replay) -> list[list[str]]:
 
 
 def describe_bill(replay: Replay) -> str:
-    """Describe the daily cost without and with the assignor, and the effect on reading time."""
+    """Describe the daily cost (or share of bytes) with Spark's default and the assignor; or ""."""
     traffic = replay.traffic
     if traffic is None:
         return ""
     if not replay.has_racks:
         return "Cost across zones: unknown, because no partition has a known rack"
     bound = "at least " * bool(_describe_unknown_racks(replay))
-    costs = {
-        name: (result, bound + _format_cost(traffic, share))
-        for name, result, share in _compute_cross_zone_shares(replay)
-        if share is not None
-    }
+    times_ideal, costs = {}, {}
+    for name, result, share in _compute_cross_zone_shares(replay):
+        if share is not None:
+            times_ideal[name] = f"{result.times_ideal:.2f} times"
+            costs[name] = bound + _format_cost(traffic, share)
     labels = {
         SPARK_MAPPINGS[0]: "Spark's default",
         LAG_AWARE_STICKY: f"{LAG_AWARE_STICKY} and zones",
     }
-    parts = [f"{costs[name][1]} with {label}" for name, label in labels.items() if name in costs]
-    if not parts:
+    texts = [f"{costs[name]} with {label}" for name, label in labels.items() if name in costs]
+    if not texts:
         return ""
     price = f", at {traffic.price_per_gb:g} per GB" * (traffic.bytes_a_day is not None)
-    sentence = f"Cost across zones{price}: {', '.join(parts)}"
+    sentence = f"Cost across zones{price}: {', '.join(texts)}"
     if LAG_AWARE_STICKY in costs and WITHOUT_ZONES in costs:
-        (with_zones, _), (without_zones, cost) = costs[LAG_AWARE_STICKY], costs[WITHOUT_ZONES]
         sentence += (
-            f", at {with_zones.times_ideal:.2f} times the ideal time; without zones it would cost "
-            f"{cost}, at {without_zones.times_ideal:.2f} times"
+            f", at {times_ideal[LAG_AWARE_STICKY]} the ideal time; without zones it would cost "
+            f"{costs[WITHOUT_ZONES]}, at {times_ideal[WITHOUT_ZONES]}"
         )
     return sentence
 
 
-def bill_json(replay: Replay) -> dict[str, object]:
+def bill_to_json(replay: Replay) -> dict[str, object]:
     """Return the bill as JSON values for `--json`."""
     traffic = replay.traffic
     if traffic is None:
@@ -103,29 +102,30 @@ def bill_json(replay: Replay) -> dict[str, object]:
     }
 
 
-def bill_assumptions(replay: Replay) -> tuple[str, ...]:
+def list_bill_assumptions(replay: Replay) -> tuple[str, ...]:
     """Return the assumptions behind the bill."""
     traffic, racks = replay.traffic, replay.racks
     if traffic is None or racks is None:
         return ()
     unknown_racks = _describe_unknown_racks(replay)
-    missing = f"; the racks of {' and '.join(unknown_racks)} are unknown" * bool(unknown_racks)
-    replicas_text = "from a replica in their zone" if racks.followers else "from leaders too"
+    rack_notes = f"; the racks of {' and '.join(unknown_racks)} are unknown" * bool(unknown_racks)
+    can_read_followers = racks.allows_follower_reads
+    replicas_text = "from a replica in their zone" if can_read_followers else "from leaders too"
     why = {
         True: "",
         False: ", because the brokers have no rack-aware replica selector",
         None: ", because the brokers do not report whether they have a replica selector",
-    }[racks.followers]
-    far_racks = set(racks.executors.values()).difference(*racks.partitions.values())
-    if far_racks and replay.has_racks:
-        missing += (
-            f"; executors run in {elide(sorted(far_racks))}, where no partition has a replica"
-        )
-    rate = "no daily cost, because the checkpoint has no batch times"
+    }[can_read_followers]
+    executor_racks, replica_racks = racks.executor_racks.values(), racks.replica_racks.values()
+    racks_without_replica = sorted(set(executor_racks).difference(*replica_racks))
+    if racks_without_replica and replay.has_racks:
+        names = elide(racks_without_replica)
+        rack_notes += f"; executors run in {names}, where no partition has a replica"
+    rate = "no daily cost, which needs two batches with different times"
     if traffic.bytes_a_day is not None:
         rate = f"{format_gigabytes(traffic.bytes_a_day)} GB a day, from batch times"
     return (
-        f"racks {racks.origin}{missing}; Spark's assignments read from leaders, assignors "
+        f"racks {racks.origin}{rack_notes}; Spark's assignments read from leaders, assignors "
         f"{replicas_text}{why}",
         f"{traffic.mean_bytes:,.0f} bytes per record on average ({traffic.origin}), before "
         f"compression; {rate}",
@@ -134,8 +134,8 @@ def bill_assumptions(replay: Replay) -> tuple[str, ...]:
 
 def _describe_unknown_racks(replay: Replay) -> list[str]:
     """Describe how many partitions and executors have an unknown rack; their reads cost nothing."""
-    cluster = replay.cluster
-    racks = {e.id: e.rack for each in (cluster.executors, *cluster.by_batch.values()) for e in each}
+    executor_lists = (replay.cluster.executors, *replay.cluster.executors_by_batch.values())
+    racks = {e.id: e.rack for executors in executor_lists for e in executors}
     counts = {
         "partitions": (replay.partitions_without_rack, replay.partitions),
         "executors": (sum(not rack for rack in racks.values()), len(racks)),

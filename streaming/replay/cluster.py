@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import chain
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assignor_bridge.model import Partition
+    from checkpoints.sticky_state import StickyState
     from streaming.replay.log import CheckpointLog, ReplayBatch
     from streaming.replay.racks_input import RackMap
 
@@ -25,6 +27,7 @@ FROM_PLAN_LOG = "from the plan log"
 FROM_PLANNER = "as learned by the planner up to the last batch"
 #: Matches a host's number of slots, from 1 to 9,999.
 _SLOT_COUNT = re.compile(r"0*[1-9][0-9]{0,3}")
+_HOSTS_FORMAT = "give hosts with 1 to 9,999 slots each, such as h1=4,h2=4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class Cluster:
     #: Texts that describe where `executors` and `cost` come from.
     origins: Mapping[str, str] = field(default_factory=dict)
     #: Executors by batch number, from a plan log; `executors` equals the last batch's entry.
-    by_batch: Mapping[int, tuple[Executor, ...]] = field(default_factory=dict)
+    executors_by_batch: Mapping[int, tuple[Executor, ...]] = field(default_factory=dict)
 
     @property
     def slots(self) -> int:
@@ -53,7 +56,7 @@ class Cluster:
 
     def get_executors(self, batch: int) -> tuple[Executor, ...]:
         """Return the executors on which a batch is replayed."""
-        return self.by_batch.get(batch, self.executors)
+        return self.executors_by_batch.get(batch, self.executors)
 
 
 def choose_cluster(
@@ -61,7 +64,7 @@ def choose_cluster(
     source: str,
     batches: Sequence[ReplayBatch],
     *,
-    executors: int | None = None,
+    executor_count: int | None = None,
     slots: int | None = None,
     hosts: str | None = None,
     cost_us: float | None = None,
@@ -69,70 +72,68 @@ def choose_cluster(
     racks: RackMap | None = None,
     logged_executors: Mapping[int, tuple[Executor, ...]] | None = None,
 ) -> Cluster:
-    """Return the cluster: from the plan log, the options, the state, `racks`, or assumptions.
+    """Return the cluster; executors come from the plan log, options, state, `racks`, or a default.
 
-    `logged_executors` is by batch number, in batch order. Raises OptionError for invalid `hosts`.
+    `logged_executors` is by batch number, in batch order. Raises OptionError if `hosts` is invalid
+    or used with `executor_count`, or if no executor is in `racks`.
     """
-    by_batch = dict(logged_executors or {})
-    if by_batch:
-        members, origin = tuple(by_batch.values())[-1], FROM_PLAN_LOG
+    executors_by_batch = dict(logged_executors or {})
+    state = log.checkpoint.states.get(source)
+    if executors_by_batch:
+        executors, origin = tuple(executors_by_batch.values())[-1], FROM_PLAN_LOG
     else:
-        members, origin = _choose_executors(log, source, executors, slots, hosts=hosts, racks=racks)
-    all_executors = list(
-        dict.fromkeys([*members, *(e for each in by_batch.values() for e in each)])
-    )
+        executors, origin = _choose_executors(state, executor_count, slots, hosts, racks)
+    all_executors = list(dict.fromkeys(chain(executors, *executors_by_batch.values())))
     if racks is not None:
         with_rack = dict(zip(all_executors, racks.add_racks_to(all_executors), strict=True))
-        members = tuple(with_rack[e] for e in members)
-        by_batch = {number: tuple(with_rack[e] for e in each) for number, each in by_batch.items()}
-    costs = read_costs(log.checkpoint.states.get(source)) if cost_us is None else None
+        executors = tuple(with_rack[e] for e in executors)
+        executors_by_batch = {
+            number: tuple(with_rack[e] for e in old) for number, old in executors_by_batch.items()
+        }
+    costs = read_costs(state) if cost_us is None else None
+    cluster = Cluster(executors, executors_by_batch=executors_by_batch)
     if cost_us is not None:
         cost_s, cost_origin = cost_us / 1e6, "as given"
     elif costs is not None:
-        cost_s, cost_origin = costs.record, FROM_PLANNER
-    elif (bound_s := _bound_cost(log, batches, Cluster(members, by_batch=by_batch))) is not None:
+        cost_s, cost_origin = costs.record_s, FROM_PLANNER
+    elif (bound_s := _bound_cost(log, batches, cluster)) is not None:
         cost_s, cost_origin = bound_s, "at most, from batch durations"
     else:
-        cost_s, cost_origin = Cluster(()).cost_s, "assumed; set it with --cost-us"
+        cost_s, cost_origin = cluster.cost_s, "assumed; set it with --cost-us"
     unusual_costs = costs.unusual_costs if costs else {}
-    replayed_ids = (
-        {e.id for e in all_executors} if origin in (FROM_STATE, FROM_PLAN_LOG) else set[str]()
-    )
-    slowness = (
-        {name: f for name, f in costs.slowness.items() if name in replayed_ids} if costs else {}
-    )
+    slowness = {}
+    if costs is not None and origin in (FROM_STATE, FROM_PLAN_LOG):
+        ids = {e.id for e in all_executors}
+        slowness = {executor: f for executor, f in costs.slowness.items() if executor in ids}
     origins = {"executors": origin, "cost": cost_origin}
-    return Cluster(members, cost_s, unusual_costs, slowness, locality_wait_s, origins, by_batch)
+    return Cluster(
+        executors, cost_s, unusual_costs, slowness, locality_wait_s, origins, executors_by_batch
+    )
 
 
 def _choose_executors(
-    log: CheckpointLog,
-    source: str,
-    executors: int | None,
+    state: StickyState | None,
+    executor_count: int | None,
     slots: int | None,
-    *,
     hosts: str | None,
     racks: RackMap | None,
 ) -> tuple[tuple[Executor, ...], str]:
     if hosts is not None:
-        if executors is not None:
+        if executor_count is not None:
             raise OptionError("--hosts and --executors cannot be used together: give one of them")
         return _parse_hosts(hosts, slots or 1), "as given"
-    if executors is None and slots is None:
-        stored_executors = read_executors(log.checkpoint.states.get(source))
-        if stored_executors:
-            return stored_executors, FROM_STATE
-    if executors is None and racks is not None:
-        numbered_hosts = enumerate(sorted(racks.executors), 1)
-        members = tuple(Executor(f"{n:05}", host, slots or 1) for n, host in numbered_hosts)
-        return members, "from --racks"
-    count = executors or _DEFAULT_EXECUTORS
+    if executor_count is None and slots is None and (stored_executors := read_executors(state)):
+        return stored_executors, FROM_STATE
+    if executor_count is None and racks is not None:
+        numbered_hosts = enumerate(sorted(racks.executor_racks), 1)
+        executors = tuple(Executor(f"{n:05}", host, slots or 1) for n, host in numbered_hosts)
+        return executors, "from --racks"
+    count = executor_count or _DEFAULT_EXECUTORS
     width = len(str(count))
-    assumed_executors = tuple(
-        Executor(f"{i:0{width}}", f"host-{i:0{width}}", slots or 1) for i in range(1, count + 1)
+    executors = tuple(
+        Executor(f"{n:0{width}}", f"host-{n:0{width}}", slots or 1) for n in range(1, count + 1)
     )
-    assumed_origin = "assumed; set them with --executors and --slots"
-    return assumed_executors, assumed_origin if executors is None else "as given"
+    return executors, "as given" if executor_count else "assumed; see --executors and --slots"
 
 
 def _parse_hosts(text: str, default_slots: int) -> tuple[Executor, ...]:
@@ -140,12 +141,10 @@ def _parse_hosts(text: str, default_slots: int) -> tuple[Executor, ...]:
     for number, part in enumerate(filter(None, (p.strip() for p in text.split(","))), 1):
         host, equals, count = part.partition("=")
         if not host or (equals and not _SLOT_COUNT.fullmatch(count)):
-            raise OptionError(
-                f"--hosts is {text!r}: give hosts with their slots, such as h1=4,h2=4"
-            )
+            raise OptionError(f"--hosts is {text!r}: {_HOSTS_FORMAT}")
         executors.append(Executor(f"{number:05}", host, int(count) if equals else default_slots))
     if not executors:
-        raise OptionError("--hosts is empty: give hosts with their slots, such as h1=4,h2=4")
+        raise OptionError(f"--hosts is empty: {_HOSTS_FORMAT}")
     return tuple(executors)
 
 
@@ -157,11 +156,11 @@ def _bound_cost(
     A bound assumes that all slots were always busy. A cost that is too high favours Spark's
     default: longer tasks give idle slots more time to take tasks that wait for their executor.
     """
-    costs = [
-        log.seconds[batch.batch]
+    bounds_s = [
+        log.seconds_by_batch[batch.batch]
         * sum(e.slots for e in cluster.get_executors(batch.batch))
-        / batch.records
+        / batch.offset_count
         for batch in batches
-        if batch.records and log.seconds.get(batch.batch)
+        if batch.offset_count and log.seconds_by_batch.get(batch.batch)
     ]
-    return median(costs) if costs else None
+    return median(bounds_s) if bounds_s else None

@@ -42,7 +42,7 @@ class KeptBatch:
     old_state: StickyState
     #: Text that describes where the input comes from.
     origin: str
-    #: Last reader of each partition, from the checkpoint; empty if a plan log is used.
+    #: Last reader of each partition, from the checkpoint; empty with a plan log or in local mode.
     readers: Mapping[Partition, str] = field(default_factory=dict)
     #: Seconds that each partition took on a usual executor; empty if no report is stored.
     took_s: Mapping[Partition, float] = field(default_factory=dict)
@@ -53,14 +53,14 @@ def read_kept_batch(
     source: str,
     number: int | None,
     plan_log: Path | None,
-    find: Callable[[str], Assignor],
+    find_assignor: Callable[[str], Assignor],
 ) -> KeptBatch:
     """Return one batch with data (by default the last), from the plan log if the log has it.
 
     Raises OptionError if the checkpoint does not have the batch, if neither the plan log nor a
     state has its input, or if the plan log cannot be read.
     """
-    batches = [batch for batch in log.sources[source] if batch.records]
+    batches = [batch for batch in log.sources[source] if batch.offset_count]
     if not batches:
         raise OptionError(f"no batch of {log.title(source)} has data: there is nothing to explain")
     target = next((b for b in reversed(batches) if number is None or b.batch == number), None)
@@ -70,57 +70,55 @@ def read_kept_batch(
             f"choose one from {batches[0].batch} to {batches[-1].batch}"
         )
     if plan_log is not None:
-        result = _read_from_plan_log(plan_log, batches, target, find)
-        if result is not None:
-            return result
+        logged_batch = _read_from_plan_log(plan_log, batches, target, find_assignor)
+        if logged_batch is not None:
+            return logged_batch
     states = _match_states(log, source, batches)
     if target.batch not in states:
         numbers = ", ".join(map(str, sorted(states))) or "none"
-        missing = "" if plan_log is None else f"plan log {plan_log} does not have it, and "
+        log_clause = "" if plan_log is None else f"plan log {plan_log} does not have it, and "
         raise OptionError(
-            f"batch {target.batch}: {missing}the checkpoint only has states of the last planned "
-            f"batches ({numbers}): give the plan log of this batch (assignor.planLog)"
+            f"batch {target.batch}: {log_clause}the checkpoint has no state of it (batches with a "
+            f"state: {numbers}): give the plan log of this batch (assignor.planLog)"
         )
-    result = _rebuild_from_states(states, target)
+    kept_batch = _rebuild_from_states(states, target)
     if plan_log is None:
-        return result
-    origin = f"{result.origin}. The plan log {plan_log} does not have this batch"
-    return replace(result, origin=origin)
+        return kept_batch
+    origin = f"{kept_batch.origin}. The plan log {plan_log} does not have this batch"
+    return replace(kept_batch, origin=origin)
 
 
 def _read_from_plan_log(
     path: Path,
     batches: Sequence[ReplayBatch],
     target: ReplayBatch,
-    find: Callable[[str], Assignor],
+    find_assignor: Callable[[str], Assignor],
 ) -> KeptBatch | None:
-    later_batches = [batch for batch in batches if batch.batch >= target.batch]
-    plans = {plan.number: plan for plan in read_plan_log(path, later_batches[:2], find)}
-    plan = plans.pop(target.batch, None)
+    """Return the batch, with the times that the next batch's line has; None if it has no line."""
+    target_and_next = [batch for batch in batches if batch.batch >= target.batch][:2]
+    plans = read_plan_log(path, target_and_next, find_assignor)
+    plan_by_batch = {plan.number: plan for plan in plans}
+    plan = plan_by_batch.pop(target.batch, None)
     if plan is None:
         return None
     took_s = {}
-    for next_plan in plans.values():
+    for next_plan in plan_by_batch.values():  # at most one
         took_s = _sum_report_seconds(next_plan.batch.observed, plan.outcome.state)
-    comparison = (
-        "the same plan"
-        if plan.is_reproduced
-        else "a different plan, probably because another version made the logged one"
-    )
+    comparison = "the same plan"
+    if not plan.is_reproduced:
+        comparison = "a different plan, probably because another version made the logged one"
     origin = f"the plan log; replanning gives {comparison}"
     old_state = decode_or_empty(plan.state)[0]
     return KeptBatch(target.batch, plan.batch, old_state, origin, took_s=took_s)
 
 
-def _sum_report_seconds(observed: ReadReports, state: StickyState) -> dict[Partition, float]:
+def _sum_report_seconds(reports: ReadReports, state: StickyState) -> dict[Partition, float]:
     """Return the reported seconds of each partition, scaled to a usual executor."""
-    slowness = np.exp(compute_log_slowness(read_paces(state, observed.executors)))[
-        observed.executor
-    ]
+    slowness = np.exp(compute_log_slowness(read_paces(state, reports.executors)))
     took_s: dict[Partition, float] = {}
-    columns = observed.topic, observed.partition, observed.seconds / slowness
+    columns = reports.topic, reports.partition, reports.seconds / slowness[reports.executor]
     for topic, partition, seconds in zip(*(c.tolist() for c in columns), strict=True):
-        tp = Partition(observed.topics[topic], partition)
+        tp = Partition(reports.topics[topic], partition)
         if seconds > 0:
             took_s[tp] = took_s.get(tp, 0.0) + seconds
     return took_s
@@ -129,7 +127,7 @@ def _sum_report_seconds(observed: ReadReports, state: StickyState) -> dict[Parti
 def _match_states(
     log: CheckpointLog, source: str, batches: Sequence[ReplayBatch]
 ) -> dict[int, StickyState]:
-    """Return the states by batch number, found by end offsets (files have no batch numbers)."""
+    """Return the states by batch number, which is that of the newest batch with the same ends."""
     ends = {b.batch_id: b.ends[source] for b in log.checkpoint.batches if source in b.ends}
     states: dict[int, StickyState] = {}
     for state in log.checkpoint.kept_states.get(source, ()):
@@ -165,7 +163,7 @@ def _rebuild_from_states(states: Mapping[int, StickyState], target: ReplayBatch)
         options=parse_options({"assignor": LAG_AWARE_STICKY}),
         observed=ReadReports.empty(),
         parallelism=max(sum(e.slots for e in executors), 1),
-        partitions=target.partitions,
+        partitions=target.partition_counts,
     )
     old_state = _copy_costs(previous_state or StickyState.empty(), state)
     origin = "the states in the checkpoint, with default options and no racks (states have neither)"
@@ -178,16 +176,16 @@ def _rebuild_from_states(states: Mapping[int, StickyState], target: ReplayBatch)
 
 
 def _copy_costs(old_state: StickyState, new_state: StickyState) -> StickyState:
-    """Return the state before a batch, with the costs of the state after it (used in its plan)."""
-    new_row = {key: row for row, key in enumerate(_list_partitions(new_state))}
-    rows = np.array([new_row.get(key, -1) for key in _list_partitions(old_state)], np.int64)
+    """Return `old_state` with the costs of `new_state`: the planner learns them before it plans."""
+    row_by_partition = {tp: row for row, tp in enumerate(_list_partitions(new_state))}
+    rows = np.array([row_by_partition.get(tp, -1) for tp in _list_partitions(old_state)], np.int64)
 
     def copy_column(name: str) -> Any:
         column = getattr(new_state, name)
         return np.where(rows >= 0, column[rows] if len(column) else np.nan, np.nan)
 
-    names = ("cost", "last_cost", "evidence", "bytes", "density")
-    columns: dict[str, Any] = {name: copy_column(name) for name in names}
+    column_names = ("cost", "last_cost", "evidence", "bytes", "density")
+    columns: dict[str, Any] = {name: copy_column(name) for name in column_names}
     return replace(old_state, paces=new_state.paces, common=new_state.common, **columns)
 
 

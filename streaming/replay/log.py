@@ -31,10 +31,10 @@ class ReplayBatch:
     batch: int
     ranges: Sequence[OffsetRange]
     #: Highest partition number plus one by topic, with or without data; None if unknown.
-    partitions: Mapping[str, int] | None = None
+    partition_counts: Mapping[str, int] | None = None
 
     @property
-    def records(self) -> int:
+    def offset_count(self) -> int:
         """Number of offsets in the ranges."""
         return sum(r.size for r in self.ranges)
 
@@ -46,8 +46,8 @@ class CheckpointLog:
     checkpoint: Checkpoint
     #: Batches with known start offsets, by source.
     sources: Mapping[str, Sequence[ReplayBatch]]
-    #: Seconds from plan to commit, by batch, if the file times are plausible.
-    seconds: Mapping[int, float]
+    #: Seconds from plan to commit; batches without plausible file times are omitted.
+    seconds_by_batch: Mapping[int, float]
 
     def title(self, source: str) -> str:
         """Return the display name of a source."""
@@ -56,7 +56,7 @@ class CheckpointLog:
 
 
 def read_log(location: str) -> CheckpointLog:
-    """Read a checkpoint of any query with a Kafka source; raise OptionError if that fails."""
+    """Read a checkpoint of any query with a Kafka source; raise what `read_checkpoint` raises."""
     checkpoint = read_checkpoint(location)
     return CheckpointLog(
         checkpoint,
@@ -68,8 +68,8 @@ def read_log(location: str) -> CheckpointLog:
 def _compute_ranges(checkpoint: Checkpoint, source: str) -> list[ReplayBatch]:
     """Return the ranges that each batch read; they start where the previous batch ended.
 
-    The start is unknown for the first stored batch (unless it is the query's first) and for a
-    batch after a gap. A new partition starts at offset 0, as in Spark.
+    Batches with an unknown start are omitted: the first stored one (unless it is the query's first)
+    and one after a gap. A new partition starts at offset 0, as in Spark.
     """
     batches = []
     starts, last_batch_id = checkpoint.begins.get(source), -1
@@ -96,10 +96,10 @@ def _compute_ranges(checkpoint: Checkpoint, source: str) -> list[ReplayBatch]:
 def _compute_durations(checkpoint: Checkpoint, commits: Path) -> dict[int, float]:
     """Return the seconds that batches took, from the times of Spark's commit files.
 
-    In a copied checkpoint these may be the times of the copy, so a commit that is later than the
-    plan of the next batch is ignored.
+    In a copied checkpoint these may be the times of the copy, so a batch is omitted if it was not
+    committed, if it is the last one, or if it ended over 1 s after the plan of the next batch.
     """
-    seconds = {}
+    seconds_by_batch = {}
     for batch, next_batch in pairwise(checkpoint.batches):
         if batch.timestamp_ms is None or next_batch.timestamp_ms is None or not batch.committed:
             continue
@@ -109,8 +109,8 @@ def _compute_durations(checkpoint: Checkpoint, commits: Path) -> dict[int, float
             continue
         took_s = end_s - batch.timestamp_ms / 1000
         if took_s > 0 and end_s <= next_batch.timestamp_ms / 1000 + 1:
-            seconds[batch.batch_id] = took_s
-    return seconds
+            seconds_by_batch[batch.batch_id] = took_s
+    return seconds_by_batch
 
 
 @dataclass(frozen=True)
@@ -118,9 +118,9 @@ class Costs:
     """The costs learned by the planner, in seconds on a usual executor."""
 
     #: Cost of a record of a usual partition.
-    record: float
+    record_s: float
     #: Fixed cost of a range, without its records.
-    range: float
+    range_s: float
     #: Cost of a record by partition, for partitions that differ from the usual.
     unusual_costs: Mapping[Partition, float]
     #: Slowness relative to a usual executor, by ID, for executors that differ.
@@ -128,13 +128,13 @@ class Costs:
 
 
 def read_executors(state: StickyState | None) -> tuple[Executor, ...]:
-    """Return the executors of the last planned batch, or an empty tuple without a state."""
+    """Return the executors of the state's batch, or an empty tuple without a state."""
     readers = state.readers if state else ()
     return tuple(Executor(r.executor or DRIVER, r.host or DRIVER, r.slots) for r in readers)
 
 
 def read_costs(state: StickyState | None) -> Costs | None:
-    """Return the costs learned by the planner, or None if none; only `record` if not relied on."""
+    """Return the learned costs; only `record_s` if the planner does not use them; None if none."""
     if state is None or not math.isfinite(state.common.level):
         return None
     record_s = math.exp(state.common.level)

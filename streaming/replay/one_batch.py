@@ -103,32 +103,32 @@ class Explanation:
         }
 
 
-def format_amount(work: float, weights: Weights, digits: int = 2) -> str:
-    """Format a predicted cost in the plan's unit."""
+def format_amount(amount: float, weights: Weights, digits: int = 2) -> str:
+    """Format a predicted cost or load in the plan's unit; `digits` applies to seconds only."""
     is_time = weights.basis == "seconds"
-    return format_seconds(work, digits) if is_time else f"{work:,.0f}{weights.unit}"
+    return format_seconds(amount, digits) if is_time else f"{amount:,.0f}{weights.unit}"
 
 
 def explain_batch(
-    kept_batch: KeptBatch, names: Sequence[str], find: Callable[[str], Assignor]
+    kept_batch: KeptBatch, names: Sequence[str], find_assignor: Callable[[str], Assignor]
 ) -> Explanation:
     """Plan a batch again and explain each partition.
 
-    A state does not name the assignor. If the default assignor's plan differs from the readers in
-    the state, the assignor in `names` with the most matching readers is used.
+    A state does not name the assignor. If the plan with the batch's own options differs from the
+    readers in the state, the assignor in `names` with the most matching readers is used.
     """
-    outcome, matches = _plan_again(kept_batch, names, find)
+    outcome, matches = _plan_again(kept_batch, names, find_assignor)
     table = load_table(kept_batch.old_state, outcome.batch)
-    learned, _ = learn(table, outcome.batch)
-    weights = predict(learned, table.line, outcome.batch)
+    new_state, _ = learn(table, outcome.batch)
+    weights = predict(new_state, table.line, outcome.batch)
     stories = _explain_partitions(kept_batch, outcome, table, weights)
     return Explanation(kept_batch, outcome, weights, stories, matches)
 
 
 def _plan_again(
-    kept_batch: KeptBatch, names: Sequence[str], find: Callable[[str], Assignor]
+    kept_batch: KeptBatch, names: Sequence[str], find_assignor: Callable[[str], Assignor]
 ) -> tuple[PlannedBatch, int]:
-    outcome = plan_step(kept_batch.batch, kept_batch.old_state, find)
+    outcome = plan_step(kept_batch.batch, kept_batch.old_state, find_assignor)
     matches = _count_matches(kept_batch, outcome)
     for name in names:
         if matches == len(kept_batch.readers):
@@ -137,68 +137,67 @@ def _plan_again(
             continue
         settings = replace(kept_batch.batch.settings, assignors=(name,))
         try:
-            new_input = replace(kept_batch.batch, settings=settings)
-            other = plan_step(new_input, kept_batch.old_state, find)
+            batch = replace(kept_batch.batch, settings=settings)
+            other_outcome = plan_step(batch, kept_batch.old_state, find_assignor)
         except AssignorError:  # an assignor that refuses the batch did not plan it
             continue
-        if (other_matches := _count_matches(kept_batch, other)) > matches:
-            outcome, matches = other, other_matches
+        if (other_matches := _count_matches(kept_batch, other_outcome)) > matches:
+            outcome, matches = other_outcome, other_matches
     return outcome, matches
 
 
 def _count_matches(kept_batch: KeptBatch, outcome: PlannedBatch) -> int:
     """Count the partitions whose last piece is read by the executor named in the state.
 
-    If zones share a partition, the state names the last reader in its zone, which may differ.
+    If a partition was cut, the state may instead name the last reader in a zone with a replica.
     """
-    last: dict[Partition, tuple[int, str | None]] = {}
-    for task in list_tasks(outcome):
-        for r in task.ranges:
-            last[r.tp] = max(last.get(r.tp, (-1, None)), (r.end, task.executor), key=lambda e: e[0])
-    return sum(last.get(tp, (0, None))[1] == reader for tp, reader in kept_batch.readers.items())
+    pairs = ((r, task.executor) for task in list_tasks(outcome) for r in task.ranges)
+    new_readers = {r.tp: executor for r, executor in sorted(pairs, key=lambda pair: pair[0].end)}
+    return sum(new_readers.get(tp) == reader for tp, reader in kept_batch.readers.items())
 
 
 def _explain_partitions(
     kept_batch: KeptBatch, outcome: PlannedBatch, table: PartitionTable, weights: Weights
 ) -> list[PartitionStory]:
     batch, pieces = outcome.batch, outcome.tasks.pieces
-    pieces_of: dict[int, list[Piece]] = defaultdict(list)
+    pieces_by_row: dict[int, list[Piece]] = defaultdict(list)
     columns = (pieces.row, pieces.start, pieces.end, pieces.slot)
     for row, start, end, slot in sorted(zip(*(c.tolist() for c in columns), strict=True)):
-        pieces_of[row].append(Piece(*_name_slot(batch, slot), start, end))
-    slowness = weights.slowness[batch.slot_executor]
-    owner = table.range_owner
+        pieces_by_row[row].append(Piece(*_name_slot(batch, slot), start, end))
+    slot_slowness = weights.slowness[batch.slot_executor]
+    owner = table.range_owner  # the slot that read each range's partition last, or -1
     is_owned = owner >= 0
     piece_work = pieces.predict_work(batch, weights)
-    slot_load = np.bincount(pieces.slot, piece_work, batch.slots) * slowness
-    load_unmoved = np.bincount(owner[is_owned], weights.work[is_owned], batch.slots) * slowness
-    ideal = float(slot_load.max(initial=0.0)) / (1 + float(outcome.metrics["imbalance"]))
-    limit = ideal * (1 + batch.settings.max_imbalance)
+    slot_load = np.bincount(pieces.slot, piece_work, batch.slots) * slot_slowness
+    unmoved_load = np.bincount(owner[is_owned], weights.work[is_owned], batch.slots) * slot_slowness
+    ideal_load = float(slot_load.max(initial=0.0)) / (1 + float(outcome.metrics["imbalance"]))
+    load_limit = ideal_load * (1 + batch.settings.max_imbalance)
     stories = []
     for row in range(batch.ranges):
         tp = Partition(batch.topics[int(batch.topic[row])], int(batch.partition[row]))
         slot, work = int(owner[row]), float(weights.work[row])
         previous_slot = _name_slot(batch, slot) if slot >= 0 else None
-        change = _classify(pieces_of[row], previous_slot, bool(table.had_reader[table.line[row]]))
+        had_reader = bool(table.had_reader[table.line[row]])
+        change = _classify(pieces_by_row[row], previous_slot, had_reader)
         if outcome.assignor != LAG_AWARE_STICKY:
             why = f"{outcome.assignor} uses its own rules"
         elif change in _REASONS:
             why = _REASONS[change]
-            if work * slowness.min() > limit and not batch.settings.split:
+            if work * slot_slowness.min() > load_limit and not batch.settings.split:
                 why += "; it cannot be split, because of assignor.split=false"
-        elif work * slowness.min() > limit:
+        elif work * slot_slowness.min() > load_limit:
             why = f"its cost is {format_amount(work, weights)}, more than one slot may take"
-        elif slot >= 0 and load_unmoved[slot] > limit:
-            load_text = format_amount(float(load_unmoved[slot]), weights)
+        elif slot >= 0 and unmoved_load[slot] > load_limit:
+            load_text = format_amount(float(unmoved_load[slot]), weights)
             why = f"if it stayed, its slot would take {load_text}"
         else:
             cause = "its previous slot had room" if slot >= 0 else "it has no previous slot"
             why = f"{cause}; see the reasons for the plan"
         # With two digits, the limit could look the same as a fair share.
-        why += f"; a slot's limit is {format_amount(limit, weights, 3)}"
+        why += f"; a slot's limit is {format_amount(load_limit, weights, 3)}"
         slot_name = None if previous_slot is None else "{}/{}".format(*previous_slot)
         took_s = kept_batch.took_s.get(tp)
-        stories.append(PartitionStory(tp, change, slot_name, pieces_of[row], why, work, took_s))
+        stories.append(PartitionStory(tp, change, slot_name, pieces_by_row[row], why, work, took_s))
     return stories
 
 

@@ -45,25 +45,25 @@ class LoggedPlan:
 
 
 def read_plan_log(
-    path: Path, batches: Sequence[ReplayBatch], find: Callable[[str], Assignor] = lookup
+    path: Path, batches: Sequence[ReplayBatch], find_assignor: Callable[[str], Assignor] = lookup
 ) -> list[LoggedPlan]:
     """Return the logged plans of batches, in batch order.
 
     A file may have the plans of several streams, so a plan belongs to a batch if it has the same
-    offsets. If a batch ran again, its last plan is returned.
+    number and ranges. If a batch ran again, its last plan is returned; one without plan is omitted.
 
     Raises OptionError if the file cannot be read, or a batch cannot be planned again.
     """
-    offsets_of = {batch.batch: _collect_offsets(batch.ranges) for batch in batches if batch.records}
+    ranges_by_batch = {b.batch: _collect_ranges(b.ranges) for b in batches if b.offset_count}
     plans: dict[int, LoggedPlan] = {}
     for line in _read_lines(path):
         number = line.batch_id
-        if number not in offsets_of:
+        if number not in ranges_by_batch:
             continue
         try:
             batch, state = read_snapshot(line.snapshot)
-            if _collect_batch_offsets(batch) == offsets_of[number]:
-                outcome = plan_batch(batch, state, find)
+            if _collect_batch_ranges(batch) == ranges_by_batch[number]:
+                outcome = plan_batch(batch, state, find_assignor)
                 is_reproduced = _is_reproduced(outcome, line)
                 plans[number] = LoggedPlan(number, batch, state, outcome, is_reproduced)
         except AssignorError as error:
@@ -82,16 +82,16 @@ class LoggedTasks:
 
 def read_tasks(
     path: Path,
-    sources: Mapping[str, Sequence[ReplayBatch]],
-    find: Callable[[str], Assignor] = lookup,
+    batches_by_source: Mapping[str, Sequence[ReplayBatch]],
+    find_assignor: Callable[[str], Assignor] = lookup,
 ) -> dict[str, LoggedTasks]:
     """Return the logged tasks by source; sources without a plan in the log are omitted.
 
     Raises OptionError like `read_plan_log`, or if the file has no plan of any source.
     """
     logged_tasks = {}
-    for source, batches in sources.items():
-        if plans := read_plan_log(path, batches, find):
+    for source, batches in batches_by_source.items():
+        if plans := read_plan_log(path, batches, find_assignor):
             executors = {p.number: tuple(map(name_executor, p.batch.executors)) for p in plans}
             tasks = {
                 p.number: [replace(t, executor=t.executor or DRIVER) for t in list_tasks(p.outcome)]
@@ -99,11 +99,11 @@ def read_tasks(
             }
             logged_tasks[source] = LoggedTasks(plans, executors, tasks)
     if not logged_tasks:
-        numbers = [b.batch for batches in sources.values() for b in batches if b.records]
-        span = f"{min(numbers)} to {max(numbers)}" if numbers else "none"
+        numbers = [b.batch for bs in batches_by_source.values() for b in bs if b.offset_count]
+        number_range = f"{min(numbers)} to {max(numbers)}" if numbers else "none"
         raise OptionError(
-            f"plan log {path} has no plan of the checkpoint's batches ({span}): give the plan log "
-            "of the same query"
+            f"plan log {path} has no plan of the checkpoint's batches ({number_range}): give the "
+            "plan log of the same query"
         )
     return logged_tasks
 
@@ -136,11 +136,11 @@ def _read_lines(path: Path) -> Iterator[PlanLogLine]:
         raise OptionError(f"plan log {path} cannot be read: {error.strerror}") from error
 
 
-def _collect_offsets(ranges: Sequence[OffsetRange]) -> set[tuple[str, int, int, int]]:
+def _collect_ranges(ranges: Sequence[OffsetRange]) -> set[tuple[str, int, int, int]]:
     return {(r.topic, r.partition, r.start, r.end) for r in ranges}
 
 
-def _collect_batch_offsets(batch: MicroBatch) -> set[tuple[str, int, int, int]]:
+def _collect_batch_ranges(batch: MicroBatch) -> set[tuple[str, int, int, int]]:
     topics = [batch.topics[topic] for topic in batch.topic.tolist()]
     columns = batch.partition.tolist(), batch.start.tolist(), batch.end.tolist()
     return set(zip(topics, *columns, strict=True))

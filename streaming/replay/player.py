@@ -48,43 +48,43 @@ def replay(
 ) -> Replay:
     """Replay the batches with data through each mapping or assignor.
 
-    If an assignor refuses (its preconditions do not hold, or an option is missing), its result has
-    the error, and the other mappings are still replayed. `racks` requires `traffic`. `logged_tasks`
-    has the query's own tasks by batch number; batches without an entry are omitted.
+    If a mapping fails (an assignor refuses, or an option is missing), its result has the error, and
+    the others are still replayed. `racks` requires `traffic`. `logged_tasks` has the query's own
+    tasks by batch number; batches without an entry are omitted.
     """
-    with_data = [
-        b for b in batches if b.records and (logged_tasks is None or b.batch in logged_tasks)
+    replay_batches = [
+        b for b in batches if b.offset_count and (logged_tasks is None or b.batch in logged_tasks)
     ]
-    simulated = [_make_batch(batch, cluster, racks, traffic) for batch in with_data]
-    leader_batches = simulated
+    simulated_batches = [_make_batch(batch, cluster, racks, traffic) for batch in replay_batches]
+    leader_batches = simulated_batches
     if racks is not None:
         leader_batches = [
-            _make_batch(b, cluster, racks, traffic, leaders_only=True) for b in with_data
+            _make_batch(b, cluster, racks, traffic, leaders_only=True) for b in replay_batches
         ]
 
-    def play_one(name: str, **extra: float) -> MappingResult:
-        all_options = {**(options or {}), **{f"assignor.{key}": str(n) for key, n in extra.items()}}
+    def play_one(name: str, **numbers: float) -> MappingResult:
+        number_options = {f"assignor.{key}": str(number) for key, number in numbers.items()}
+        all_options = {**(options or {}), **number_options}
         query = SimulatedQuery(name, RECORDS_ONLY, all_options, find, cluster.locality_wait_s)
-        return _play(query, leader_batches if is_sparks(name) else simulated)
+        return _play(query, leader_batches if is_sparks(name) else simulated_batches)
 
     own_results, wait_s = [], cluster.locality_wait_s
     if logged_tasks is not None:
         query = LoggedQuery(ITSELF, RECORDS_ONLY, locality_wait_s=wait_s, logged_tasks=logged_tasks)
-        own_results = [_play(query, simulated)]
+        own_results = [_play(query, simulated_batches)]
     if traffic is None:
-        mappings = [play_one(name) for name in names]
-        return Replay(title, cluster, with_data, [*own_results, *mappings])
+        return Replay(title, cluster, replay_batches, [*own_results, *map(play_one, names)])
     # With a price of 0, only shares are reported; assignors must still respect zones.
     price = traffic.price_per_gb or PRICE_PER_GB
-    mappings = [play_one(name, zonePricePerGb=price) for name in names]
-    has_option = LAG_AWARE_STICKY in names
-    zones_off = play_one(LAG_AWARE_STICKY, zonePricePerGb=0) if has_option else None
-    return Replay(title, cluster, with_data, [*own_results, *mappings], racks, traffic, zones_off)
+    results = [*own_results, *(play_one(name, zonePricePerGb=price) for name in names)]
+    has_assignor = LAG_AWARE_STICKY in names
+    without_zones = play_one(LAG_AWARE_STICKY, zonePricePerGb=0) if has_assignor else None
+    return Replay(title, cluster, replay_batches, results, racks, traffic, without_zones)
 
 
 @dataclass
 class LoggedQuery(SimulatedQuery):
-    """Replays the tasks that the query itself ran."""
+    """Replays the tasks that the query itself planned."""
 
     logged_tasks: Mapping[int, Sequence[PlacedTask]] = field(default_factory=dict)
 
@@ -124,5 +124,5 @@ def _make_batch(
         cluster.slowness,
         None if racks is None else racks.get_replicas(partitions, leaders_only=leaders_only),
         None if traffic is None else traffic.get_bytes_per_offset(partitions),
-        batch.partitions,
+        batch.partition_counts,
     )

@@ -30,21 +30,21 @@ class RackMap:
     """The racks of executors and of partition replicas; a missing entry means unknown."""
 
     #: Rack by executor ID or host.
-    executors: Mapping[str, str] = field(default_factory=dict)
-    #: Replica racks of each partition, with the leader's rack first.
-    partitions: Mapping[Partition, Sequence[str]] = field(default_factory=dict)
+    executor_racks: Mapping[str, str] = field(default_factory=dict)
+    #: Racks of each partition's replicas, with the leader's rack first.
+    replica_racks: Mapping[Partition, Sequence[str]] = field(default_factory=dict)
     #: Whether brokers let consumers read from followers (KIP-392); None if they do not report it.
-    followers: bool | None = True
-    #: Text that describes where the partition racks come from.
+    allows_follower_reads: bool | None = True
+    #: Text that describes where the racks come from.
     origin: str = ""
 
     def has_leader_rack(self, tp: Partition) -> bool:
         """Return whether the rack of a partition's leader is known."""
-        return any(self.partitions.get(tp, ())[:1])
+        return any(self.replica_racks.get(tp, ())[:1])
 
     def add_racks_to(self, executors: Sequence[Executor]) -> tuple[Executor, ...]:
         """Return the executors with their racks; raise OptionError if none has a rack."""
-        racks = self.executors
+        racks = self.executor_racks
         executors_with_racks = tuple(
             replace(e, rack=racks.get(e.id) or racks.get(e.host) or None) for e in executors
         )
@@ -52,27 +52,27 @@ class RackMap:
             names = elide([f"{e.id} on {e.host}" for e in executors_with_racks])
             raise OptionError(
                 f"no executor has a rack: --racks has {elide(sorted(racks)) or 'none'}, but the "
-                f"executors of the replay are {names}: add their IDs or hosts to 'executors'"
+                f"executors of the replay are {names}: add their IDs or hosts to the file"
             )
         return executors_with_racks
 
     def get_replicas(self, partitions: Sequence[Partition], *, leaders_only: bool) -> Replicas:
         """Return the racks from which consumers can read each partition.
 
-        These are only the leaders' racks with `leaders_only`, for consumers without `client.rack`,
-        or if brokers do not let consumers read from followers.
+        With `leaders_only` (for consumers without `client.rack`), or if the brokers may not allow
+        reads from followers, these are only the leaders' racks.
         """
-        max_replicas = 1 if leaders_only or not self.followers else None
-        racks = [self.partitions.get(tp, ())[:max_replicas] for tp in partitions]
+        max_replicas = None if self.allows_follower_reads and not leaders_only else 1
+        racks = [self.replica_racks.get(tp, ())[:max_replicas] for tp in partitions]
         return Replicas.of(racks, np.arange(len(racks)))
 
 
-_RacksByPartition = dict[Topic, dict[PartitionKey, list[str]]]
+_ReplicaRacks = dict[Topic, dict[PartitionKey, list[str]]]
 
 
 class _RacksFile(JsonObject):
     executors: dict[str, str] = Field({})
-    partitions: _RacksByPartition = Field({})
+    partitions: _ReplicaRacks = Field({})
 
 
 def read_racks(path: Path) -> RackMap:
@@ -80,7 +80,7 @@ def read_racks(path: Path) -> RackMap:
 
     `{"executors": {"host-1": "a"}, "partitions": {"orders": {"0": ["a", "b"]}}}`
 
-    Raises OptionError if the file cannot be read, has another format, or has no executor.
+    Raises OptionError if the file cannot be read, has another format, or names no executor.
     """
     label = f"--racks {path}"
     try:
@@ -92,13 +92,13 @@ def read_racks(path: Path) -> RackMap:
     else:
         file = _RacksFile(executors=_parse_host_lines(text, label), partitions={})
     if not file.executors:
-        raise OptionError(f"{label} has no executor: add 'executors' with a rack by ID or host")
-    by_partition = {
+        raise OptionError(f"{label} names no executor: add a line HOST=RACK (or JSON 'executors')")
+    replica_racks = {
         Partition(topic, number): racks
-        for topic, of_topic in file.partitions.items()
-        for number, racks in of_topic.items()
+        for topic, racks_by_number in file.partitions.items()
+        for number, racks in racks_by_number.items()
     }
-    return RackMap(file.executors, by_partition, origin=f"from {path}")
+    return RackMap(file.executors, replica_racks, origin=f"from {path}")
 
 
 def _parse_host_lines(text: bytes, label: str) -> dict[str, str]:

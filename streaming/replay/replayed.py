@@ -39,7 +39,7 @@ class Replay:
     racks: RackMap | None = None
     #: Bytes that the query reads, and their price; None if not estimated.
     traffic: Traffic | None = None
-    #: Result of lag-aware-sticky, planned without zones.
+    #: Result of lag-aware-sticky, planned without zones; None without `traffic` or if not replayed.
     without_zones: MappingResult | None = None
 
     def find(self, name: str) -> MappingResult | None:
@@ -47,9 +47,9 @@ class Replay:
         return next((m for m in self.mappings if m.name == name and m.error is None), None)
 
     @property
-    def records(self) -> int:
+    def offset_count(self) -> int:
         """Number of offsets in all batches."""
-        return sum(batch.records for batch in self.batches)
+        return sum(batch.offset_count for batch in self.batches)
 
     @property
     def partitions(self) -> int:
@@ -73,12 +73,12 @@ class Replay:
         )
 
     def compute_cross_zone_share(self, result: MappingResult) -> float | None:
-        """Return the share of bytes known to cross zones; None without traffic or racks."""
+        """Return the share of bytes that cross zones, at least; None without traffic or racks."""
         if self.traffic is None or not self.has_racks:
             return None
-        sizes = [_count_bytes(batch, self.traffic) for batch in self.batches]
-        pairs = zip(sizes, result.batches, strict=True)
-        return sum(n * (p.cross_zone_share or 0.0) for n, p in pairs) / (sum(sizes) or 1.0)
+        bytes_read = [_count_bytes(batch, self.traffic) for batch in self.batches]
+        pairs = zip(bytes_read, result.batches, strict=True)
+        return sum(n * (p.cross_zone_share or 0.0) for n, p in pairs) / (sum(bytes_read) or 1.0)
 
 
 def _count_bytes(batch: ReplayBatch, traffic: Traffic) -> float:

@@ -24,34 +24,33 @@ PRICE_PER_GB = PlannerOptions().zone_price_per_gb
 GB = 1e9  # bytes
 _DAY_S = 86_400
 #: Assumed bytes per offset if they are unknown.
-_ASSUMED_BYTES = 100.0
+_ASSUMED_BYTES_PER_OFFSET = 100.0
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """A query's traffic, in bytes of keys and values as reported by readers."""
+    """A query's traffic, in bytes of keys and values, and its price across zones."""
 
     price_per_gb: float = PRICE_PER_GB
     #: Mean bytes per offset.
-    mean_bytes: float = _ASSUMED_BYTES
-    #: Bytes per offset by partition, if known.
-    known_bytes: Mapping[Partition, float] = field(default_factory=dict)
-    #: None without two batches that have different timestamps.
+    mean_bytes: float = _ASSUMED_BYTES_PER_OFFSET
+    #: Bytes per offset of each partition for which the planner learned them.
+    learned_bytes: Mapping[Partition, float] = field(default_factory=dict)
+    #: Bytes read per day; None without two batches that have different timestamps.
     bytes_a_day: float | None = None
     #: Text that describes where the bytes per offset come from.
     origin: str = ""
 
     def get_bytes_per_offset(self, partitions: Sequence[Partition]) -> NDArray[np.float64]:
-        """Return the bytes per offset of each partition."""
-        return np.array(
-            [self.known_bytes.get(tp, self.mean_bytes) for tp in partitions], np.float64
-        )
+        """Return the bytes per offset of each partition; the mean if none were learned."""
+        sizes = [self.learned_bytes.get(tp, self.mean_bytes) for tp in partitions]
+        return np.array(sizes, np.float64)
 
-    def cost_a_day(self, share: float) -> float | None:
-        """Return the daily cost if this share of the bytes crosses zones."""
+    def cost_a_day(self, cross_zone_share: float) -> float | None:
+        """Return the daily cost if this share of the bytes crosses zones; None if unknown."""
         if self.bytes_a_day is None:
             return None
-        return share * self.bytes_a_day / GB * self.price_per_gb
+        return cross_zone_share * self.bytes_a_day / GB * self.price_per_gb
 
 
 def estimate_traffic(
@@ -61,28 +60,29 @@ def estimate_traffic(
     price_per_gb: float = PRICE_PER_GB,
     record_bytes: float | None = None,
 ) -> Traffic:
-    """Return the traffic: bytes read divided by the time between the first and the last plan."""
+    """Return the traffic: bytes after the first batch, over the time from first to last plan."""
     learned_bytes = _read_bytes(log.checkpoint.states.get(source)) if record_bytes is None else {}
     if record_bytes is not None:
         mean_bytes, origin = record_bytes, "as given"
     elif learned_bytes:
         mean_bytes, origin = float(np.mean([*learned_bytes.values()])), "as learned by the planner"
     else:
-        mean_bytes, origin = _ASSUMED_BYTES, "assumed; set it with --record-bytes"
+        mean_bytes, origin = _ASSUMED_BYTES_PER_OFFSET, "assumed; set it with --record-bytes"
     planned_at_ms = {b.batch_id: b.timestamp_ms for b in log.checkpoint.batches}
-    sizes = [
+    timed_bytes = [
         (at_ms, sum(r.size * learned_bytes.get(r.tp, mean_bytes) for r in batch.ranges))
         for batch in batches
         if (at_ms := planned_at_ms.get(batch.batch)) is not None
     ]
-    seconds = (sizes[-1][0] - sizes[0][0]) / 1000 if sizes else 0
+    seconds = (timed_bytes[-1][0] - timed_bytes[0][0]) / 1000 if timed_bytes else 0
     # Skip the first batch, because its records arrived before the first timestamp.
-    bytes_a_day = sum(size for _, size in sizes[1:]) / seconds * _DAY_S if seconds > 0 else None
+    total_bytes = sum(size for _, size in timed_bytes[1:])
+    bytes_a_day = total_bytes / seconds * _DAY_S if seconds > 0 else None
     return Traffic(price_per_gb, mean_bytes, learned_bytes, bytes_a_day, origin)
 
 
 def _read_bytes(state: StickyState | None) -> dict[Partition, float]:
-    """Return the bytes per offset that the planner learned."""
+    """Return the bytes per offset that the planner learned; partitions without are omitted."""
     if state is None:
         return {}
     density = np.where(np.isnan(state.density), 1.0, state.density)

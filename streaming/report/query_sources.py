@@ -103,7 +103,7 @@ def _collect_source(
         batches,
         last_assignor or (LAG_AWARE_STICKY if state is not None else None),
         plans[-1].batch.settings.split if plans else None,
-        {tp: cost / costs.record for tp, cost in costs.unusual_costs.items()} if costs else {},
+        {tp: cost / costs.record_s for tp, cost in costs.unusual_costs.items()} if costs else {},
         _read_slowness(state, costs),
         {r.executor: r.host for r in state.readers} if state else {},
         dict(plans[-1].batch.settings.weights) if plans else {},

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.observe.words import format_seconds
 from streaming.replay import bill
-from streaming.replay.answers import answer, assumptions, verdict
+from streaming.replay.answers import list_assumptions, write_answer, write_verdict
 from streaming.replay.replayed import SPARK
 from streaming.report import charts, page
 from streaming.report.svg import standalone_picture
@@ -50,7 +50,7 @@ def build_rows(replay: Replay) -> list[list[str]]:
 
 def draw_replay(replay: Replay) -> str:
     """Draw the replay as an SVG file."""
-    return standalone_picture(f"{answer(replay)}.", [(_TITLE, _draw_bars(replay))], columns=1)
+    return standalone_picture(f"{write_answer(replay)}.", [(_TITLE, _draw_bars(replay))], columns=1)
 
 
 def write_replays(replays: Sequence[Replay]) -> str:
@@ -58,7 +58,7 @@ def write_replays(replays: Sequence[Replay]) -> str:
     parts = []
     for replay in replays:
         parts += [page.section_heading(replay.title)] if len(replays) > 1 else []
-        parts += [page.paragraph(f"{verdict(replay)}.", "lead"), *_write_details(replay)]
+        parts += [page.paragraph(f"{write_verdict(replay)}.", "lead"), *_write_details(replay)]
     title = f"Replay of {replays[0].title if len(replays) == 1 else 'a checkpoint'}"
     return page.page(title, [*parts, *page.definitions(FIGURES)])
 
@@ -71,8 +71,8 @@ def _write_details(replay: Replay) -> list[str]:
         page.table(HEAD, rows),
         page.figure(_TITLE, _draw_bars(replay), caption),
         *([page.table(bill.HEAD, bill_rows)] if bill_rows else []),
-        page.note(f"{answer(replay)}."),
-        page.note("Assumptions: " + "; ".join(assumptions(replay)) + "."),
+        page.note(f"{write_answer(replay)}."),
+        page.note("Assumptions: " + "; ".join(list_assumptions(replay)) + "."),
     ]
 
 

@@ -397,7 +397,7 @@ FILES = {
 
 def read_by_replay(file: Path) -> str:
     try:
-        found = read_racks(file).executors
+        found = read_racks(file).executor_racks
     except OptionError as error:
         return str(error)
     return " ".join(found.get(host, "null") for host in ("h1", "h2", "h3"))
@@ -411,7 +411,7 @@ def test_files_of_hosts(tmp_path: Path) -> None:
     for number, (text, said) in enumerate(FILES.items()):
         file = files / str(number)
         file.write_text(text)
-        assert (said if text else "has no executor") in read_by_replay(file)
+        assert (said if text else "names no executor") in read_by_replay(file)
         expected.append(
             f"misuse: option 'assignor.rackFile' is '{file}': {said}; expected one line HOST=RACK "
             "for each host with executors"

@@ -172,7 +172,7 @@ def why_of(ours: MappingResult, batches: Sequence[ReplayBatch]) -> str:
     whose = f"{share:.0%} accepted by the plans" + ", the rest unforeseen" * (share < 0.995)
     if worst.batch == ours.batches[0].batch:
         return f"{whose}; the worst batch is the first, when nothing was learned"
-    records = {batch.batch: batch.records for batch in batches}
+    records = {batch.batch: batch.offset_count for batch in batches}
     size = records[worst.batch] / statistics.median(records.values())
     return f"{whose}; the worst batch, {worst.batch}, has {size:.2g} times the median's records"
 

@@ -76,7 +76,9 @@ def test_a_planned_batch_that_may_be_in_the_table_is_noted(tmp_path, capsys):
             id="source",
         ),
         pytest.param(["--checkpoint", "c", "--source", "7"], "Kafka sources are 0", id="no source"),
-        pytest.param(["--checkpoint", "c", "--topic", "u"], "the topic does not exist", id="topic"),
+        pytest.param(
+            ["--checkpoint", "c", "--topic", "u"], "u: it is not in the checkpoint", id="topic"
+        ),
         pytest.param(["--checkpoint", "x"], "is not a streaming checkpoint", id="none"),
         pytest.param(
             ["c", "--json"], "--json cannot be used with --as starting-offsets", id="JSON"

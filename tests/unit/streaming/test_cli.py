@@ -377,7 +377,7 @@ def test_a_terminal_without_unicode_gets_escapes(tmp_path):
     ascii_only = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
     done = assignor("estimate", "--checkpoint", query, stdout=subprocess.PIPE, **ascii_only)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "assumed; set them" in done.stdout
+    assert "assumed; see --executors" in done.stdout
     done = assignor("lag", "--checkpoint", f"{query}ü", stdout=subprocess.PIPE, **ascii_only)
     assert done.returncode == 2
     assert done.stderr.startswith(f"assignor: '{tmp_path}/\\udcc3\\udca9\\udcc3\\udcbc' is not")

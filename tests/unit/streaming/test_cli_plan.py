@@ -105,7 +105,7 @@ def test_the_log_of_a_limited_batch_names_the_limit(snapshots, capfd):
     )
     assert run(["plan", path]) == 0
     out, err = capfd.readouterr()
-    assert out.startswith("batch 3\nlimited to 400 offsets, 7000 are held back (by: seconds)\n")
+    assert out.startswith("batch 3\nlimited to 400 offsets; held back: 7000 (by: seconds)\n")
     assert out.count("limited to") == 1
     assert err == ""
 
@@ -124,7 +124,7 @@ def test_a_plan_that_differs_from_the_logged_one_is_reported(snapshots, capfd):
 def test_a_batch_missing_from_the_log_is_a_usage_error(snapshots, capfd):
     torn = json.dumps(logged(6, GOOD, {}))[:50]
     assert run(["plan", "--batch", "9", snapshots(logged(3, GOOD, {}), GOOD, torn)]) == 2
-    assert "its batches are 3 to 3" in capfd.readouterr().err
+    assert "its first batch is 3, its last 3\n" in capfd.readouterr().err
     assert run(["plan", "--batch", "3", snapshots(logged(3, GOOD, {}), torn)]) == 0
     assert run(["plan", "--batch", "9", snapshots(GOOD)]) == 2
     assert "its lines have no batch number" in capfd.readouterr().err

@@ -208,8 +208,8 @@ def test_the_text_has_the_plan_the_partition_and_its_cost(
     [
         pytest.param(["--batch", "77"], "has no batch with this number and data: choose one from "
                      "0 to 9", id="batch"),
-        pytest.param(["--batch", "4"], "batch 4: the checkpoint only has states of the last "
-                     "planned batches (7, 8, 9): give the plan log", id="an older batch"),
+        pytest.param(["--batch", "4"], "batch 4: the checkpoint has no state of it (batches "
+                     "with a state: 7, 8, 9): give the plan log", id="an older batch"),
         pytest.param(["--partition", "orders-77"], "was not read by this batch, which read "
                      "orders-0", id="partition"),
         pytest.param(["--partition", "orders"], "expected a topic and a number", id="name"),
@@ -270,7 +270,7 @@ def test_states_of_other_topics_match_no_batch(
         if int(file.name) > 6:
             file.write_text(file.read_text().replace("orders", "fresh"))
     assert main.run(["report", str(folder), "--batch", "9", "--json"]) == 2
-    assert "batch 9: the checkpoint only has states of the last planned batches (none)" in (
+    assert "batch 9: the checkpoint has no state of it (batches with a state: none)" in (
         capsys.readouterr().err
     )
 

@@ -270,13 +270,13 @@ def test_labels_distinguish_partitions_of_several_topics(tmp_path):
         pytest.param(
             ["c", "log.jsonl", "--batch", "1"],
             2,
-            "is a metrics log: --batch takes a checkpoint and a plan log",
+            "(metrics log) is not used with --batch or --partition: omit it",
             id="a batch of a log",
         ),
         pytest.param(
             ["http://h:1", "--partition", "t-0"],
             2,
-            "is a Spark's UI: --batch takes a checkpoint and a plan log",
+            "(Spark's UI) is not used with --batch or --partition: omit it",
             id="a partition of a UI",
         ),
     ],

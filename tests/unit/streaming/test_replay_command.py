@@ -39,7 +39,7 @@ def sizes(log: CheckpointLog) -> dict[int, dict[str, int]]:
 def test_a_batch_reads_from_the_end_of_the_previous_one(checkpoint):
     log = read_log(str(checkpoint))
     assert sizes(log) == {n: {"t-0": 1000, "t-1": 10} for n in range(3)}
-    assert log.seconds == pytest.approx({0: 2.0, 1: 2.0})  # the last commit cannot be verified
+    assert log.seconds_by_batch == pytest.approx({0: 2.0, 1: 2.0})  # the last is unverifiable
 
 
 def test_the_first_batch_starts_at_the_initial_offsets(tmp_path):
@@ -64,7 +64,7 @@ def test_a_new_partition_starts_at_0(tmp_path):
 def test_times_of_a_copied_checkpoint_are_ignored(checkpoint, tmp_path):
     copied = shutil.copytree(checkpoint, tmp_path / "d", copy_function=shutil.copyfile)
     log = read_log(str(copied))
-    assert log.seconds == {}
+    assert log.seconds_by_batch == {}
     cluster = choose_cluster(log, "0", log.sources["0"])
     assert (cluster.cost_s, len(cluster.executors)) == (0.0001, 4)
     assert cluster.origins["cost"].startswith("assumed")
@@ -72,7 +72,7 @@ def test_times_of_a_copied_checkpoint_are_ignored(checkpoint, tmp_path):
 
 def test_the_cost_is_bounded_by_the_duration_of_batches(checkpoint):
     log = read_log(str(checkpoint))
-    cluster = choose_cluster(log, "0", log.sources["0"], executors=2, slots=2)
+    cluster = choose_cluster(log, "0", log.sources["0"], executor_count=2, slots=2)
     assert cluster.cost_s == pytest.approx(2.0 * 4 / 1010)
 
 
@@ -86,7 +86,7 @@ def test_executors_come_from_the_state_if_there_is_one():
     checkpoint = Checkpoint("c", None, (), {}, {"0": (state,)})
     log = CheckpointLog(checkpoint, {"0": []}, {})
     assert choose_cluster(log, "0", []).slots == 8
-    assert choose_cluster(log, "0", [], executors=3).slots == 3
+    assert choose_cluster(log, "0", [], executor_count=3).slots == 3
 
 
 def test_local_mode_is_replayed_on_the_slots_of_the_driver(tmp_path, capsys):

@@ -133,7 +133,7 @@ def test_one_batch_has_no_daily_cost(checkpoint, capsys):
     assert main.run(call(checkpoint, RACKS, "--batches", "1")) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "Cost across zones: 100.0% of bytes with Spark's default, 0.0% of bytes with" in out
-    assert "no daily cost, because the checkpoint has no batch times" in out
+    assert "no daily cost, which needs two batches with different times" in out
 
 
 def test_zones_are_not_mentioned_without_racks(checkpoint, capsys):
@@ -146,10 +146,10 @@ def test_zones_are_not_mentioned_without_racks(checkpoint, capsys):
 
 def test_consumers_read_from_leaders_if_brokers_do_not_allow_followers():
     tp = Partition("t", 0)
-    racks = RackMap({"1": "a", "h2": "b"}, {tp: ("c", "a")}, followers=True)
+    racks = RackMap({"1": "a", "h2": "b"}, {tp: ("c", "a")}, allows_follower_reads=True)
     assert racks.get_replicas([tp], leaders_only=False).racks == (frozenset("ca"),)
     assert racks.get_replicas([tp], leaders_only=True).racks == (frozenset("c"),)
-    leaders = RackMap(racks.executors, racks.partitions, followers=False)
+    leaders = RackMap(racks.executor_racks, racks.replica_racks, allows_follower_reads=False)
     assert leaders.get_replicas([tp], leaders_only=False).racks == (frozenset("c"),)
     placed = racks.add_racks_to([Executor("1", "x"), Executor("9", "h2"), Executor("8", "h")])
     assert [e.rack for e in placed] == ["a", "b", None]
@@ -171,14 +171,14 @@ def test_consumers_read_from_leaders_if_brokers_do_not_allow_followers():
         ("[::1]=a", "line 1 ([::1]=a) has a colon in the host: write it as \\:"),
         ("[\\:\\:1]=a", {"[::1]": "a"}),
         ("h1=\\u12", "line 1 (h1=\\u12) is broken"),
-        ("# h1=a", "has no executor"),
+        ("# h1=a", "names no executor"),
     ],
 )
 def test_racks_are_read_from_host_lines(text, expected, tmp_path):
     path = tmp_path / "hosts"
     path.write_text(text)
     if isinstance(expected, dict):
-        assert read_racks(path).executors == expected
+        assert read_racks(path).executor_racks == expected
     else:
         with pytest.raises(OptionError) as refused:
             read_racks(path)
@@ -190,7 +190,7 @@ def test_racks_are_read_from_host_lines(text, expected, tmp_path):
     [
         pytest.param("{", [], "racks.json is not JSON", id="not JSON"),
         pytest.param({"executor": {}}, [], "unknown key 'executor'; did you", id="unknown key"),
-        pytest.param({"partitions": {}}, [], "has no executor", id="no executor"),
+        pytest.param({"partitions": {}}, [], "names no executor", id="no executor"),
         pytest.param(
             {**RACKS, "partitions": {"t": {"x": []}}}, [], "partitions.t.x: a partition number",
             id="no partition",
@@ -201,7 +201,7 @@ def test_racks_are_read_from_host_lines(text, expected, tmp_path):
         pytest.param(
             RACKS, ["--hosts", "h7,h8"],
             "no executor has a rack: --racks has h1, h2, but the executors of the replay are 00001 "
-            "on h7, 00002 on h8: add their IDs or hosts to 'executors'", id="others",
+            "on h7, 00002 on h8: add their IDs or hosts to the file", id="others",
         ),
         pytest.param(RACKS, ["--racks", "no/such"], "cannot be read: No such", id="not there"),
         pytest.param(RACKS, ["--price-per-gb", "-1"], "at least 0 is expected", id="negative"),

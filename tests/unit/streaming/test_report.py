@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from streaming.demo.compare import compare_runs, render_page
+from streaming.demo.compare import build_figure_rows, render_page
 from streaming.demo.demo_terms import TERMS
 from streaming.demo.verdict import Act, describe_acts, write_headline
 from streaming.observe.check_result import Check
@@ -28,7 +28,7 @@ CHECKS = [
 
 
 def test_table_has_the_figures_without_the_warm_up():
-    rows = dict(compare_runs([skewed_run(), even_run()]))
+    rows = dict(build_figure_rows([skewed_run(), even_run()]))
     assert rows == {
         "median batch": ["3.25 s", "1.50 s"],
         "median reading": ["2.50 s", "0.75 s"],
@@ -50,7 +50,7 @@ def test_an_idle_slot_counts_in_the_mean():
 
 
 def test_a_run_without_batches_has_empty_figures():
-    assert {value for _, [value] in compare_runs([NO_RUN])} <= {
+    assert {value for _, [value] in build_figure_rows([NO_RUN])} <= {
         "\N{EN DASH}",
         "0.00 s",
         "0.00",
@@ -106,7 +106,7 @@ def test_the_verdict_has_a_sentence_for_each_act():
 def test_the_page_defines_each_row_of_its_table():
     text = render_page("", ACTS, CHECKS, [])
     assert all(f"<dt>{escape(term)}</dt>" in text for term in TERMS)
-    rows = [name for name, _ in compare_runs([NO_RUN])]
+    rows = [name for name, _ in build_figure_rows([NO_RUN])]
     assert [row for row in rows if not any(term in row for term in TERMS)] == []
 
 

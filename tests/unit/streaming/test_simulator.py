@@ -173,4 +173,4 @@ def test_zones_are_simulated(capsys):
     assert "crossZoneShare" not in json.loads(capsys.readouterr().out)
     assert main.run([*small, "--zones", "2", "--replication", "3"]) == 2
     said = capsys.readouterr().err
-    assert said == "assignor: --replication is 3: at most --zones (2) is expected\n"
+    assert said == "assignor: --replication is 3: at least as many --zones are expected\n"
