@@ -62,7 +62,7 @@ def demo(
     """
     if bootstrap_servers is not None:
         parse_servers("--bootstrap-server", bootstrap_servers)
-    settings = DemoOptions(workers, rows, batches, work_us, bootstrap_servers, master, data)
+    options = DemoOptions(workers, rows, batches, work_us, bootstrap_servers, master, data)
     with unwind_on_sigterm():
         outcome = run_demo(options, output, Console(stderr=True))
     for number, act in enumerate(outcome.acts, start=1):

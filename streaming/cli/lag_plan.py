@@ -70,7 +70,7 @@ def _print_table(group: ClassicGroup, today: GroupPlan, plans: list[GroupPlan]) 
         rows.append([member.client_id if is_unique else member.member_id, *cells])
     moved_cells = [cell for plan in plans for cell in (f"{plan.moved_partitions:,}", "")]
     rows.append(["partitions moved", "", "", *moved_cells])
-    print_table(["member", *(cell for header in headers for cell in (header, "lag"))], rows)
+    print_table(["member", *(cell for name in plan_names for cell in (name, "lag"))], rows)
 
 
 def _describe_upgrade(group: ClassicGroup, refusal: str | None) -> str:

@@ -100,7 +100,7 @@ class Mode:
         self._query.stop()
         self.spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
         progresses = (parse_progress(orjson.loads(p.json)) for p in self._query.recentProgress)
-        batches = {progress.batch: progress for progress in progresses if progress.rows}
+        progress_by_batch = {progress.batch: progress for progress in progresses if progress.rows}
         ui = get_ui(self.spark)
         ui_batches = choose_query(ui.fetch_batches(), str(self._query.id), ui.address)
         records_by_batch = {number: p.rows for number, p in progress_by_batch.items()}

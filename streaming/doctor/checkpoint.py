@@ -39,14 +39,14 @@ def examine_checkpoint(
 
     Raises OptionError if `delta_table` is not a Delta table or cannot be read.
     """
-    faults = _find_recreated_topics(checkpoint)
-    checks = [_check_batches(checkpoint), *_check_states(checkpoint, {t for _, t in faults})]
+    recreated = _find_recreated_topics(checkpoint)
+    checks = [_check_batches(checkpoint), *_check_states(checkpoint, {t for _, t in recreated})]
     checks += [
         Check(_format_topic(source, topic), False, f"{_RECREATED}: {how}; {_NEW_CHECKPOINT}")
-        for (source, topic), how in faults.items()
+        for (source, topic), how in recreated.items()
     ]
     if brokers is not None:
-        checks += _check_topics(checkpoint, brokers, faults)
+        checks += _check_topics(checkpoint, brokers, recreated)
     if delta_table is not None:
         checks.append(Check(f"Delta table {delta_table}", *match_batches(checkpoint, delta_table)))
     return checks
@@ -93,10 +93,10 @@ def _describe_missing_offsets(checkpoint: Checkpoint, last_batch: int) -> str | 
 
 
 def _find_recreated_topics(checkpoint: Checkpoint) -> dict[tuple[str, str], str]:
-    """Return, by source and topic, how each topic goes backwards in the planned batch.
+    """Return a description of each topic that goes backwards in the planned batch.
 
     If a topic was re-created, Spark plans a batch that ends before the previous batch or has fewer
-    partitions, and then fails. Other batches, and topics that it no longer has, are not checked.
+    partitions, and then fails. Completed batches (`failOnDataLoss=false`) are not checked.
     """
     planned_batch, completed_batch = checkpoint.last_planned, checkpoint.last_committed
     if planned_batch is None or completed_batch is None or planned_batch is completed_batch:
@@ -119,10 +119,10 @@ def _find_recreated_topics(checkpoint: Checkpoint) -> dict[tuple[str, str], str]
     return description_by_topic
 
 
-def _check_states(checkpoint: Checkpoint, recreated_topics: set[str]) -> Iterator[Check]:
-    """Check that the planner's states are readable, of this query, and not ahead of its offsets.
+def _check_states(checkpoint: Checkpoint, recreated: set[str]) -> Iterator[Check]:
+    """Check that the planner's states are readable and belong to this query.
 
-    Re-created topics may be behind the state, because their offsets start again.
+    Re-created topics are ignored, because the state is ahead of their new offsets.
     """
     for warning in checkpoint.warnings:
         path, _, why = warning.partition(": ")
@@ -135,13 +135,12 @@ def _check_states(checkpoint: Checkpoint, recreated_topics: set[str]) -> Iterato
         partitions_ahead = [
             Partition(topic, number)
             for index, number, position in zip(*columns, strict=True)
-            if (topic := state.topics[index]) not in recreated_topics
+            if (topic := state.topics[index]) not in recreated
             and position > ends.get(topic, {}).get(number, position)
         ]
         fault = ""
         if state.topics and not set(state.topics) & set(ends):
-            topics = elide(list(ends)) or "none"
-            fault = f"it has topics {elide(state.topics)}, but the source reads {topics}"
+            fault = f"it has topics {elide(state.topics)}, but the source reads {elide(list(ends))}"
         elif partitions_ahead:
             fault = (
                 f"it is ahead of the checkpoint in {_join(partitions_ahead)}, so one of the two "
@@ -168,9 +167,9 @@ class _TopicLogs:
 
 
 def _check_topics(
-    checkpoint: Checkpoint, brokers: Brokers, recreated_topics: Container[tuple[str, str]]
+    checkpoint: Checkpoint, brokers: Brokers, recreated: Container[tuple[str, str]]
 ) -> Iterator[Check]:
-    """Check each topic of each source, except the `recreated_topics` (source and name)."""
+    """Check each topic of each source, except the `recreated` topics."""
     starts = {s: checkpoint.ends_of(s, checkpoint.last_committed) for s in checkpoint.sources}
     planned_ends = {s: checkpoint.ends_of(s, checkpoint.last_planned) for s in checkpoint.sources}
     all_ends = planned_ends.values()
@@ -204,7 +203,7 @@ def _check_topics(
 def _find_faults(
     topic: str, start: dict[Partition, int], end: dict[Partition, int], logs: _TopicLogs
 ) -> list[str]:
-    """Describe one topic's faults; it was read to `start`, and the next batch ends at `end`."""
+    """Describe the faults of one topic, which the planned batch reads from `start` to `end`."""
     faults = []
     numbers = logs.partitions[topic]
     missing_partitions = [tp for tp in end if tp.number not in numbers]
@@ -259,10 +258,10 @@ def _find_recreation_times(
     log_begins: dict[Partition, int],
     log_ends: dict[Partition, int],
 ) -> dict[Partition, float]:
-    """Return the Unix times of first records that are newer than the last batch, but below its end.
+    """Return the times of first records that are newer than the last batch, but below its end.
 
     Such a record shows that the topic was re-created, even if it has grown past the old offsets.
-    Times in the future are ignored (a wrong producer clock), as are batches without a timestamp.
+    Times in the future are ignored, because they come from a wrong producer clock.
     """
     planned_batch = checkpoint.last_planned
     if planned_batch is None or planned_batch.timestamp_ms is None:
@@ -294,16 +293,16 @@ def _join(partitions: Iterable[Partition]) -> str:
     return elide([str(tp) for tp in sorted(partitions)])
 
 
-def _format_offsets(
+def _format_positions(
     partitions: Iterable[Partition],
-    checkpoint_offsets: Mapping[Partition, int],
+    read_offsets: Mapping[Partition, int],
     verb: str,
     log_offsets: Mapping[Partition, int],
 ) -> str:
-    """Format each partition's offset in the checkpoint and where its log begins or ends."""
+    """Format each partition's read position and where its log begins or ends."""
     return elide(
         [
-            f"{tp} is at {checkpoint_offsets[tp]} and its log {verb} {log_offsets[tp]}"
+            f"{tp} is read up to {read_offsets[tp]} and its log {verb} {log_offsets[tp]}"
             for tp in sorted(partitions)
         ]
     )

@@ -1,4 +1,4 @@
-"""Check that a Delta table has a checkpoint's completed batches, and none that is not planned."""
+"""Check that a Delta table has the batches that its query's checkpoint lists as completed."""
 
 from __future__ import annotations
 

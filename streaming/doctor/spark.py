@@ -1,4 +1,4 @@
-"""`assignor doctor --spark`: check that a Spark master or Connect server accepts connections."""
+"""`assignor doctor --spark`: check that a Spark master or Spark Connect server answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from streaming.observe.masters import find_reachable_address, parse_addresses
 
 
 def examine_spark(url: str) -> Check:
-    """Check that at least one address in a URL accepts connections.
+    """Check that the port of a URL accepts connections.
 
     Raises OptionError if the URL is invalid or has no address, such as `local` or `yarn`.
     """
@@ -18,7 +18,8 @@ def examine_spark(url: str) -> Check:
             f"--spark {url!r}: the URL of a master or server is expected: spark://host:7077, "
             "sc://host:15002 (Connect) or k8s://host:443"
         )
-    name = f"the {'Spark Connect server' if url.startswith('sc:') else 'master'} answers"
+    server = "the Spark Connect server" if url.startswith("sc:") else "the master"
+    name = f"{server} answers"
     try:
         return Check(name, True, f"{find_reachable_address(addresses)} accepts connections")
     except ConnectionError as error:

@@ -37,7 +37,7 @@ _FRESHNESS_KEYS = ("freshnessSeconds", "freshnessSecondsMax")
 
 @dataclass(slots=True)
 class _QueryMetrics:
-    """Metrics of one query until its end event; if Spark drops that event, totals continue."""
+    """Metrics of one query until it ends; the counters of its next run start at 0."""
 
     last_progress: BatchProgress
     #: Number of batches with data.
@@ -112,7 +112,7 @@ class _QueryMetrics:
         the query is idle. Partitions whose offset or log end is unknown are omitted.
         """
         is_idle = self.idle_at_s > self.last_progress.timestamp_s
-        positions = source.end if source.log_ends or is_idle else source.begin
+        offsets = source.end if source.log_ends or is_idle else source.begin
         return {
             tp: (max(0, end - offset), self.log_ends[source.index, tp].estimate_lag_s(offset))
             for tp, end in source.ends.items()
@@ -162,7 +162,7 @@ class _QueryMetrics:
 
 
 class Board(Collector):
-    """Collect the metrics of a session's queries; `cluster_name` labels the Kafka metrics."""
+    """Collect the metrics of a session's queries; `cluster_name` is a label of Kafka metrics."""
 
     def __init__(self, cluster_name: str) -> None:
         self._cluster_name = cluster_name

@@ -27,8 +27,8 @@ _MAX_CLOCK_STEP_S = 60.0
 def request_log_ends(spark: SparkSession, query_id: str | None) -> QueryOffsets:
     """Return the log ends of the partitions that a query reads; None requests all queries.
 
-    Waits at most two seconds, and not within 1 s of an answer or 30 s of a failed request. Omits
-    sources without the assignor or a recent answer. Empty with Spark Connect or without the jar.
+    Waits for the brokers unless their last response is at most one second old. Queries without the
+    assignor option are omitted. The result is empty in a Spark Connect session or without the jar.
     """
     jvm: Any = getattr(spark, "_jvm", None)
     java_class = None if jvm is None else jvm.io.assignorbridge.kafka.LogEndOffsets
@@ -62,16 +62,17 @@ class LogEnds:
         points.append((time_s, end))
 
     def estimate_lag_s(self, offset: int) -> float | None:
-        """Return the estimated seconds from when the log ended at `offset` to its newest end.
+        """Return the estimated seconds since the log ended at `offset`; None if unknown.
 
         Offsets below the first stored end are extrapolated at the mean rate of the stored ends. An
         offset at or beyond the last end has a lag of 0.
         """
         if not self._points:
             return None
-        last_s, last_end = next_s, next_end = self._points[-1]
+        last_s, last_end = self._points[-1]
         if offset >= last_end:
             return 0.0
+        next_s, next_end = self._points[-1]
         for time_s, log_end in reversed(self._points):
             if log_end <= offset:
                 share = (offset - log_end) / (next_end - log_end)

@@ -29,7 +29,7 @@ class Metric:
 
     @property
     def kind(self) -> Literal["gauge", "counter"]:
-        """`counter` if the name ends in `_total`, else `gauge`."""
+        """`counter` if the value never decreases, else `gauge`."""
         return "counter" if self.name.endswith("_total") else "gauge"
 
 

@@ -125,7 +125,7 @@ class _Handler(MetricsHandler):
     connection: socket.socket
 
     def setup(self) -> None:
-        """Read the request's headers within the time limit, because they may arrive in pieces."""
+        """Read the whole request within the time limit, because it may arrive in pieces."""
         super().setup()
         deadline = time.monotonic() + _REQUEST_TIMEOUT_S
         request = b""

@@ -30,12 +30,12 @@ def write_section(facts: QueryFacts) -> list[str]:
         if costs is None:
             continue
         name = f", source {source}" if len(states) > 1 else ""
-        rows.append([f"one record of a usual partition{name}", format_seconds(costs.record)])
-        rows.append([f"one range, without its records{name}", format_seconds(costs.range)])
+        rows.append([f"one record of a usual partition{name}", format_seconds(costs.record_s)])
+        rows.append([f"one range, without its records{name}", format_seconds(costs.range_s)])
         unusual_costs = {str(tp): cost for tp, cost in costs.unusual_costs.items()}
         if unusual_costs:
             caption = "As learned by the planner, including downstream work in the same task."
-            cost_by_name = {"usual": costs.record, **unusual_costs}
+            cost_by_name = {"usual": costs.record_s, **unusual_costs}
             figures.append(_draw_costs(f"partition{name}", cost_by_name, caption))
     cost_by_executor = _compute_cost_by_executor(facts.ui) if facts.ui else {}
     if cost_by_executor:

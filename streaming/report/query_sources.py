@@ -69,7 +69,7 @@ def _collect_source(
     is_only: bool,
 ) -> SourceFacts:
     logged = facts.log.sources.get(name, ()) if facts.log else ()
-    reads = {b.batch: {r.tp: r.size for r in b.ranges if r.size} for b in logged if b.records}
+    reads = {b.batch: {r.tp: r.size for r in b.ranges if r.size} for b in logged if b.offset_count}
     plans = facts.plans.get(name, ())
     next_plans = [*plans[1:], None]
     plan_pairs = zip(plans, next_plans, strict=False)
@@ -85,7 +85,7 @@ def _collect_source(
     batches, last_assignor = [], None
     for number in sorted(reads.keys() | progress.keys()):
         assignor = assignors.get(number, strategies.get(number, SPARK if is_spark else None))
-        seconds = facts.log.seconds.get(number) if facts.log is not None else None
+        seconds = facts.log.seconds_by_batch.get(number) if facts.log is not None else None
         batch = SourceBatch(number, reads.get(number, {}), seconds=seconds)
         if number in ui:
             batch = _add_ui(batch, ui[number], assignor)

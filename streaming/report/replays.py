@@ -65,7 +65,7 @@ def write_replays(replays: Sequence[Replay]) -> str:
 
 def _write_details(replay: Replay) -> list[str]:
     rows = [row + [""] * (len(HEAD) - len(row)) for row in build_rows(replay)]
-    bill_rows = bill.bill_rows(replay)
+    bill_rows = bill.build_bill_rows(replay)
     caption = "Total of all batches. The dashed line is the ideal: all slots finish at once."
     return [
         page.table(HEAD, rows),
