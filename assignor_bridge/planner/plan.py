@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from assignor_bridge.assignors.own import configure_assignors
 from assignor_bridge.assignors.registry import Choice, choose, lookup
 from assignor_bridge.options import LAG_AWARE_STICKY
-from assignor_bridge.planner.costs import predict
+from assignor_bridge.planner.costs import learn, predict
 from assignor_bridge.planner.demand import estimate_demand
 from assignor_bridge.planner.explanation import explain
 from assignor_bridge.planner.flagship import FAILOVER, place_batch
 from assignor_bridge.planner.group_assignors import build_slot_group, notify_assignor, place_group
-from assignor_bridge.planner.learn import learn
 from assignor_bridge.planner.pack import TaskList, pack
 from assignor_bridge.planner.remember import MAX_HOLD_BATCHES, remember
 from assignor_bridge.planner.slots import share_slots
