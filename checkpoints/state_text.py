@@ -79,6 +79,7 @@ def encode(state: StickyState) -> str:
             "claims": lengths,
             "calm": state.calm,
             "hold": state.hold,
+            **_pack_tail(state),
         },
         option=orjson.OPT_SORT_KEYS,
     )
@@ -87,6 +88,28 @@ def encode(state: StickyState) -> str:
     packed = zlib.compress(body, 1)
     envelope = _ENVELOPE.pack(MAGIC, VERSION, zlib.crc32(packed))
     return base64.b64encode(envelope + packed).decode()
+
+
+def _pack_tail(state: StickyState) -> dict[str, Any]:
+    """Return the header's keys about tails; earlier versions ignore them."""
+    header: dict[str, Any] = {}
+    if state.spreads:
+        header["spreads"] = [round(spread, 4) for spread in state.spreads]
+    if state.in_tail.any():
+        header["in_tail"] = base64.b64encode(np.packbits(state.in_tail).tobytes()).decode()
+    return header
+
+
+def _parse_tail(header: dict[str, Any], count: int) -> tuple[tuple[float, ...], NDArray[np.bool_]]:
+    spreads = tuple(map(_check_statistic, header.get("spreads", ())))
+    if min(spreads, default=0.0) < 0:
+        raise StateError(_IMPOSSIBLE_COSTS)
+    if "in_tail" not in header:
+        return spreads, np.zeros(count, np.bool_)
+    packed = np.frombuffer(base64.b64decode(header["in_tail"]), np.uint8)
+    if len(packed) != -(-count // 8):
+        raise StateError("the state is corrupt: it has the wrong length")
+    return spreads, np.unpackbits(packed, count=count).astype(np.bool_)
 
 
 def _pack_column(column: NDArray[Any], kind: str, unit: float) -> bytes:
@@ -200,6 +223,7 @@ def _parse_body(version: int, body: bytes) -> StickyState:
     columns["member"] = decode_claims(
         lengths, claims, topics, columns["topic"], columns["partition"]
     )
+    spreads, columns["in_tail"] = _parse_tail(header, count)
     for column in columns.values():
         column.setflags(write=False)  # a cached state is shared
     counters = _parse_counters(header)
@@ -208,6 +232,7 @@ def _parse_body(version: int, body: bytes) -> StickyState:
         batches=counters["batches"],
         calm=counters["calm"],
         hold=counters["hold"],
+        spreads=spreads,
         readers=readers,
         paces=_parse_paces(header),
         common=_parse_common(header["common"]),

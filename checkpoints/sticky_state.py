@@ -7,7 +7,7 @@ costs. Losing it costs stickiness, but never data. `checkpoints.state_text` enco
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -98,6 +98,10 @@ class StickyState:
     calm: int = 0
     #: Number of batches without data after which a partition is dropped.
     hold: int = MIN_HOLD
+    #: Standard deviations of log(seconds / predicted seconds) in the last batches.
+    spreads: tuple[float, ...] = ()
+    #: Whether only tail tasks read the partition in the last batch.
+    in_tail: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
 
     @property
     def members(self) -> int:

@@ -170,6 +170,20 @@ def forecast(batch: MicroBatch, state: StickyState) -> Forecast:
     )
 
 
+def predict_reports(state: StickyState, line: Ints, batch: MicroBatch) -> Floats | None:
+    """Return the seconds that the state before the batch predicted for each report.
+
+    `line`: each report's line in the partition table; reports without one (-1) are meaningless.
+    Returns None if no seconds were predicted.
+    """
+    reports = batch.observed
+    if not math.isfinite(state.common.level) or not len(line):
+        return None
+    log_slowness = compute_log_slowness(read_paces(state, reports.executors))
+    work, _ = predict_work(state, line, np.clip(reports.records, 1.0, 2.0**63))
+    return np.asarray(work * np.exp(log_slowness)[reports.executor])
+
+
 def read_paces(state: StickyState, executors: Iterable[str]) -> Floats:
     """Return the learned pace of each executor (one row each, columns as in `Pace`)."""
     return np.array([state.paces.get(name, Pace()) for name in executors]).reshape(-1, 3)

@@ -15,7 +15,7 @@ most one piece of a range, so its consumer never has to seek back.
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,12 +24,13 @@ from assignor_bridge.planner.pieces import Pieces
 from checkpoints.sorting import stable_order
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from assignor_bridge.options import PlannerOptions
     from assignor_bridge.planner.batch import Ints, MicroBatch
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.demand import Demand
+    from assignor_bridge.planner.tail import TailCut
 
     Piece = tuple[int, int, int]  # row, start, end
     Task = tuple[int, int]  # slot, number among the slot's tasks
@@ -54,16 +55,29 @@ class TaskList:
     executor: Ints
     #: Sentences about options that require too many tasks.
     notes: tuple[str, ...] = ()
+    #: Indices of the executors that a tail task prefers, by task; other tasks have no entry.
+    locations: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.slot)
 
 
 def pack(
-    batch: MicroBatch, pieces: Pieces, weights: Weights, demand: Demand, *, top_up: bool = True
+    batch: MicroBatch,
+    pieces: Pieces,
+    weights: Weights,
+    demand: Demand,
+    *,
+    top_up: bool = True,
+    tail_tasks: int = 0,
 ) -> TaskList:
-    """Top up slots if `top_up` is set, divide their pieces among tasks, and sort the tasks."""
+    """Top up slots if `top_up` is set, divide their pieces among tasks, and sort the tasks.
+
+    `tail_tasks`: tasks in addition to those of these pieces, which count towards `minPartitions`.
+    """
     options = batch.settings.raise_min_partitions(demand.min_tasks)
+    if tail_tasks and options.min_partitions:
+        options = replace(options, min_partitions=max(1, options.min_partitions - tail_tasks))
     min_records = options.min_records_per_task
     if min_records and options.split and top_up:
         pieces = _top_up(pieces, batch.slots, min_records)
@@ -92,6 +106,28 @@ def pack(
     is_open = batch.anonymous | (demand.is_open & (number_on_slot > 0))
     executor = np.where(is_open, -1, executor)
     return TaskList(pieces.take(order), task[order], slot, consumer, executor, notes)
+
+
+def append_tail(batch: MicroBatch, heads: TaskList, cut: TailCut) -> TaskList:
+    """Return the tasks of the heads, followed by those of the tail, which prefer no single slot.
+
+    A tail task's slot is that of its first piece. Its consumer number is unique in the batch.
+    """
+    first, number = len(heads), int(heads.number.max(initial=0)) + 1
+    pieces, tail = heads.pieces, cut.pieces
+    joined = Pieces(
+        np.append(pieces.row, tail.row), np.append(pieces.start, tail.start),
+        np.append(pieces.end, tail.end), np.append(pieces.slot, tail.slot),
+    )  # fmt: skip
+    return TaskList(
+        joined,
+        np.append(heads.task, first + cut.task),
+        np.append(heads.slot, tail.slot[np.searchsorted(cut.task, np.arange(cut.tasks))]),
+        np.append(heads.number, number + np.arange(cut.tasks)),
+        np.append(heads.executor, np.full(cut.tasks, -1)),
+        heads.notes,
+        {first + i: executors for i, executors in enumerate(cut.locations) if not batch.anonymous},
+    )
 
 
 def _count_tasks(

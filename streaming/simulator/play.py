@@ -106,7 +106,7 @@ class SimulatedQuery:
             fixed_s = self.scenario.task_seconds + self.scenario.cold_seconds * cold_pieces
             return float(fixed_s + work * slowness)
 
-        preferred_executors = [t.executor for t in tasks]
+        preferred_executors = [t.preferred_executors for t in tasks]
         runs = schedule(preferred_executors, task_seconds, batch.executors, self.locality_wait_s)
         return self._finish_batch(batch, tasks, runs, cost, first_offset)
 
@@ -223,10 +223,13 @@ def list_tasks(outcome: PlannedBatch) -> list[PlacedTask]:
         strict=True,
     ):
         ranges_of[task].append(OffsetRange(batch.topics[topic], partition, start, end))
-    executor = batch.slot_executor[outcome.tasks.slot].tolist()
+    executor, locations = batch.slot_executor[outcome.tasks.slot].tolist(), outcome.tasks.locations
+    ids = [e.id for e in batch.executors]
     return [
-        PlacedTask(batch.executors[e].id, tuple(ranges))
-        for e, ranges in zip(executor, ranges_of, strict=True)
+        PlacedTask(None, tuple(ranges), tuple(ids[e] for e in locations[number]))
+        if number in locations
+        else PlacedTask(ids[executor[number]], tuple(ranges))
+        for number, ranges in enumerate(ranges_of)
     ]
 
 
