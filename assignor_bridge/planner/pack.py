@@ -9,13 +9,14 @@ Promises, in order:
 5. At most `tasksPerSlot` tasks per slot.
 
 Tasks are sorted by work, the longest first, so that Spark starts short tasks last. A task holds at
-most one piece of a range, so its consumer never has to seek back.
+most one piece of a range, so its consumer never has to seek back. Tail tasks (`planner.tail`)
+follow, because Spark starts tasks in this order.
 """
 
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +25,7 @@ from assignor_bridge.planner.pieces import Pieces
 from checkpoints.sorting import stable_order
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from assignor_bridge.options import PlannerOptions
     from assignor_bridge.planner.batch import Ints, MicroBatch
@@ -49,17 +50,24 @@ class TaskList:
     #: Slot (over all executors) of each task.
     slot: Ints
     #: Consumer number on the executor: the slot's number for its first task, plus the executor's
-    #: number of slots for each additional task.
+    #: number of slots for each additional task; -1 for tail tasks.
     number: Ints
     #: Index of the executor of each task, -1 if the task may run anywhere.
     executor: Ints
     #: Sentences about options that require too many tasks.
     notes: tuple[str, ...] = ()
-    #: Indices of the executors that a tail task prefers, by task; other tasks have no entry.
-    locations: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    #: Predicted seconds of each tail task, longest first. Tail tasks are the last tasks.
+    tail_seconds: tuple[float, ...] = ()
+    #: Indices of the executors that each tail task prefers alike; empty if executors are unknown.
+    tail_executors: tuple[tuple[int, ...], ...] = ()
 
     def __len__(self) -> int:
         return len(self.slot)
+
+    @property
+    def heads(self) -> int:
+        """Number of tasks before the tail tasks."""
+        return len(self) - len(self.tail_seconds)
 
 
 def pack(
@@ -109,24 +117,20 @@ def pack(
 
 
 def append_tail(batch: MicroBatch, heads: TaskList, cut: TailCut) -> TaskList:
-    """Return the tasks of the heads, followed by those of the tail, which prefer no single slot.
+    """Return the tasks of the heads, followed by those of the tail, which any free slot takes.
 
-    A tail task's slot is that of its first piece. Its consumer number is unique in the batch.
+    A tail task's slot is the one that its first piece was cut from.
     """
-    first, number = len(heads), int(heads.number.max(initial=0)) + 1
-    pieces, tail = heads.pieces, cut.pieces
-    joined = Pieces(
-        np.append(pieces.row, tail.row), np.append(pieces.start, tail.start),
-        np.append(pieces.end, tail.end), np.append(pieces.slot, tail.slot),
-    )  # fmt: skip
+    any_executor = np.full(cut.tasks, -1)
     return TaskList(
-        joined,
-        np.append(heads.task, first + cut.task),
-        np.append(heads.slot, tail.slot[np.searchsorted(cut.task, np.arange(cut.tasks))]),
-        np.append(heads.number, number + np.arange(cut.tasks)),
-        np.append(heads.executor, np.full(cut.tasks, -1)),
+        heads.pieces.append(cut.pieces),
+        np.append(heads.task, len(heads) + cut.task),
+        np.append(heads.slot, cut.pieces.slot[np.searchsorted(cut.task, np.arange(cut.tasks))]),
+        np.append(heads.number, any_executor),
+        np.append(heads.executor, any_executor),
         heads.notes,
-        {first + i: executors for i, executors in enumerate(cut.locations) if not batch.anonymous},
+        cut.seconds,
+        ((),) * cut.tasks if batch.anonymous else cut.executors,
     )
 
 

@@ -17,12 +17,8 @@ from assignor_bridge.planner.pack import TaskList, append_tail, pack
 from assignor_bridge.planner.remember import MAX_HOLD_BATCHES, remember
 from assignor_bridge.planner.slots import share_slots
 from assignor_bridge.planner.table import load_table
-from assignor_bridge.planner.tail import (
-    compute_unpredictability,
-    find_lines_in_tail,
-    plan_tail,
-    update_spreads,
-)
+from assignor_bridge.planner.tail import find_lines_in_tail, plan_tail
+from assignor_bridge.planner.unpredictability import compute_unpredictability, update_spreads
 from assignor_bridge.planner.verify import check_plan
 from checkpoints.state_text import decode_or_empty
 

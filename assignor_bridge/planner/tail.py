@@ -1,11 +1,8 @@
 """Cut a shared tail off the slots' work: tasks of decreasing size that any free slot takes.
 
 Each slot keeps a sticky *head*, the larger part of its work. The tail compensates for times that
-could not be predicted, at the price of more tasks and cold reads. This is loop scheduling (guided
-self-scheduling, Polychronopoulos and Kuck 1987; factoring, Hummel et al. 1992).
-
-Assumptions: the errors of predicted task times are logarithmically normal and independent, and
-the next batch is as unpredictable as the median of the last `MIN_BATCHES`.
+could not be predicted, at the price of more tasks and cold reads. `planner.tail_shape` chooses the
+sizes, from the measurements of `planner.unpredictability`.
 
 Promises, in order:
 
@@ -14,16 +11,6 @@ Promises, in order:
    that a tail was cut from owns its partition in the next batch, not the tail's reader.
 3. Tails of a zone's slots are read by executors of that zone.
 4. No tail task is shorter than twice what it costs, or below `minRecordsPerTask`.
-
-Example: four slots with 10 s each and times that deviate by 20%. A head keeps 67% of its slot's
-work, and two tail tasks per slot share the remainder.
-
->>> costs = TailCosts(task_s=0.01, cold_read_s=0.02, range_s=0.0)
->>> shape = shape_tail(0.2, 10.0, 4, costs, max_tasks_per_slot=2)
->>> print(round(shape.head_share, 2), [round(seconds, 2) for seconds in shape.task_s])
-0.67 [2.48, 2.48, 2.48, 2.48, 0.82, 0.82, 0.82, 0.82]
->>> shape_tail(0.01, 10.0, 4, costs, max_tasks_per_slot=2) is None  # nothing is unpredictable
-True
 """
 
 from __future__ import annotations
@@ -32,12 +19,12 @@ import heapq
 import math
 from dataclasses import dataclass
 from functools import cache
-from statistics import NormalDist, median
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from assignor_bridge.planner.pieces import Pieces
+from assignor_bridge.planner.tail_shape import TailCosts, shape_tail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,46 +32,12 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Flags, Floats, Ints, MicroBatch
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.table import PartitionTable
+    from assignor_bridge.planner.tail_shape import TailShape
 
-#: Batches whose spread is averaged. With fewer, one stall would cut a tail off a steady stream.
-MIN_BATCHES = 5
-#: A head ends before its batch does, unless it is this many standard deviations too slow.
-_HEAD_SIGMAS = 2.0
-#: Minimum length of a tail task, in multiples of its cost. Shorter ones cost more than they save.
-_MIN_LENGTH = 2.0
-#: Minimum saving, as a share of the batch. Without it, predictable streams would get a tail.
-_MIN_SAVING = 0.02
-#: Slots that finish a list of tasks differ by up to the last task's length, on average by half.
-_UNEVEN_END = 0.5
-#: Maximum locations of a task; each costs the driver memory and time.
-MAX_LOCATIONS = 16
+#: Maximum number of executors that a task prefers; each costs the driver memory and time.
+MAX_EXECUTORS = 16
 #: A prime beyond the number of strides, so that consecutive rounds have unrelated strides.
 _STRIDE_STEP = 7919
-
-
-@dataclass(frozen=True)
-class TailCosts:
-    """Seconds that a tail task costs in addition to its records."""
-
-    task_s: float = 0.005
-    #: Cost of a range that a consumer does not continue.
-    cold_read_s: float = 0.02
-    #: Fixed cost of a range, which each additional piece repeats.
-    range_s: float = 0.0
-
-    @property
-    def total_s(self) -> float:
-        """Cost of a tail task with one range."""
-        return self.task_s + self.cold_read_s + self.range_s
-
-
-@dataclass(frozen=True)
-class TailShape:
-    """How much of their work the heads keep, and the lengths of the tail tasks."""
-
-    head_share: float
-    #: Seconds of each tail task, longest first.
-    task_s: tuple[float, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,122 +49,17 @@ class TailCut:
     pieces: Pieces
     #: Tail task of each tail piece, from 0, ascending.
     task: Ints
-    #: Indices of the executors that each tail task prefers.
-    locations: tuple[tuple[int, ...], ...]
+    #: Indices of the executors that each tail task prefers alike.
+    executors: tuple[tuple[int, ...], ...]
+    #: Predicted seconds of each tail task, longest first.
+    seconds: tuple[float, ...]
     #: Share of the batch's predicted work.
     share: float
 
     @property
     def tasks(self) -> int:
         """Number of tail tasks."""
-        return len(self.locations)
-
-
-def measure_spread(predicted_s: Floats, seconds: Floats, task: Ints) -> float | None:
-    """Return the standard deviation of log(seconds / predicted seconds) over tasks.
-
-    Tasks are weighted by their predicted seconds, because short ones hardly delay a batch. Returns
-    None if there are fewer than two tasks.
-
-    >>> two = np.array([1.0, 1.0])
-    >>> round(measure_spread(two, np.array([1.0, math.e]), np.array([0, 1])), 3)
-    0.707
-    """
-    expected, actual = np.bincount(task, predicted_s), np.bincount(task, seconds)
-    rows = np.flatnonzero((expected > 0) & (actual > 0))
-    if len(rows) < 2:
-        return None
-    weight = expected[rows] / expected[rows].sum()
-    log_ratio = np.log(actual[rows]) - np.log(expected[rows])
-    variance = float(weight @ (log_ratio - weight @ log_ratio) ** 2)
-    independent_tasks = 1 / float(weight @ weight)
-    return math.sqrt(variance * independent_tasks / max(independent_tasks - 1, 0.5))
-
-
-def update_spreads(
-    table: PartitionTable, batch: MicroBatch, predicted_s: Floats | None
-) -> tuple[float, ...]:
-    """Return the spreads of the last batches, with that of the reports.
-
-    Reports do not name their task. The only report of a partition by its owner's executor is
-    attributed to the owner's slot; any other report counts as a task, because tails and cut ranges
-    mostly have a task for each piece. `predicted_s`: of each report; None if there were none.
-    """
-    spreads, reports = table.state.spreads, batch.observed
-    if predicted_s is None:
-        return spreads
-    rows = np.flatnonzero(
-        (table.report_line >= 0) & (reports.seconds > 0) & np.isfinite(reports.seconds)
-        & (reports.records >= 1) & np.isfinite(predicted_s)
-    )  # fmt: skip
-    index = {executor.id: i for i, executor in enumerate(batch.executors)}
-    executor = np.array([index.get(name, -1) for name in reports.executors], np.int64)
-    reader, owner = executor[reports.executor[rows]], table.owner[table.report_line[rows]]
-    is_owner = (owner >= 0) & (batch.anonymous | (batch.slot_executor[owner] == reader))
-    _, pair, reports_of_pair = np.unique(
-        table.report_line[rows] * (len(reports.executors) + 1) + reports.executor[rows],
-        return_inverse=True, return_counts=True,
-    )  # fmt: skip
-    is_owner &= reports_of_pair[pair] == 1
-    task = np.where(is_owner, owner, batch.slots + np.arange(len(rows)))
-    seconds = np.minimum(reports.seconds[rows], 1e15)
-    spread = measure_spread(predicted_s[rows], seconds, task)
-    return spreads if spread is None else (*spreads, min(spread, 10.0))[-MIN_BATCHES:]
-
-
-def compute_unpredictability(spreads: Sequence[float]) -> float | None:
-    """Return the median spread of the last batches; None until enough were predicted."""
-    return median(spreads) if len(spreads) >= MIN_BATCHES else None
-
-
-def shape_tail(  # noqa: PLR0917
-    spread: float,
-    batch_s: float,
-    slots: int,
-    costs: TailCosts,
-    max_tasks_per_slot: int,
-    moved_ranges: float = 0.0,
-    slowest: float = 1.0,
-) -> TailShape | None:
-    """Return the shape with the least expected time, None if that is no tail.
-
-    1. A head keeps 1/x of its slot's work, `x = exp(2 spread)`.
-    2. With k tail tasks per slot, each round is `1 - 1/x` of the previous one. It is more if an
-       executor is slow, because that executor may take one of the longest tasks.
-    3. Estimate the seconds above `batch_s` with each k; choose the least, if it saves enough.
-
-    `batch_s`: seconds of a slot without a tail. `moved_ranges`: whole ranges in the tail, per slot.
-    `slowest`: slowness of the slowest executor.
-    """
-    if slots < 2 or batch_s <= 0 or spread <= 0:
-        return None
-    # 1. Compute the heads.
-    ratio = 1 - math.exp(-_HEAD_SIGMAS * spread)
-    tail_s, sigmas = ratio * batch_s, _expect_maximum(slots)
-    late_heads_s = batch_s * max(0.0, math.exp((sigmas - _HEAD_SIGMAS) * spread) - 1)
-    least_excess_s = batch_s * math.expm1(min(sigmas * spread, 50.0)) - _MIN_SAVING * batch_s
-    decay, rounds = max(ratio, 1 - 1 / slowest), list[float]()
-    for count in range(1, max_tasks_per_slot + 1):
-        # 2. Compute the lengths of the rounds.
-        first_s = tail_s * (1 - decay) / (1 - decay**count)
-        lengths = [first_s * decay**i for i in range(count)]
-        if lengths[-1] < _MIN_LENGTH * costs.total_s:
-            break
-        # 3. Estimate, and choose. A head of a range with a tail starts with a cold read, too.
-        cold_s = costs.cold_read_s * (1 + moved_ranges)
-        late_s = max(late_heads_s, first_s * slowest - tail_s)
-        excess_s = late_s + _UNEVEN_END * lengths[-1] * slowest + count * costs.total_s + cold_s
-        if excess_s < least_excess_s:
-            least_excess_s, rounds = excess_s, lengths
-    if not rounds:
-        return None
-    return TailShape(1 - ratio, tuple(length for length in rounds for _ in range(slots)))
-
-
-@cache
-def _expect_maximum(count: int) -> float:
-    """Return the expected maximum of standard normal numbers (Blom's approximation)."""
-    return NormalDist().inv_cdf((count - 0.375) / (count + 0.25))
+        return len(self.seconds)
 
 
 def plan_tail(
@@ -430,29 +278,27 @@ def _join_zones(
     piece, start, end, task = np.array(rows, np.int64).T
     # Within a task, pieces are read by range.
     tail_pieces = Pieces(pieces.row[piece], start, end, pieces.slot[piece])
-    locations = tuple(
-        spread_locations(executors, number) for number, (_, executors, _) in enumerate(tasks)
-    )
-    share = sum(each[0] for each in tasks) / float(work.sum())
-    return TailCut(heads, tail_pieces, task, locations, share)
+    preferred = tuple(spread_executors(each[1], number) for number, each in enumerate(tasks))
+    seconds = tuple(each[0] for each in tasks)
+    return TailCut(heads, tail_pieces, task, preferred, seconds, sum(seconds) / float(work.sum()))
 
 
-def spread_locations(executors: Sequence[int], number: int) -> tuple[int, ...]:
-    """Return the executors that a tail task prefers, at most `MAX_LOCATIONS`.
+def spread_executors(executors: Sequence[int], number: int) -> tuple[int, ...]:
+    """Return the executors that a tail task prefers, at most `MAX_EXECUTORS`.
 
     Consecutive tasks start at consecutive executors, and each round over the executors has another
-    stride, so that each executor is preferred by equally many tasks. Without locations, Spark would
-    let heads move between executors of a host.
+    stride, so that each executor is preferred by equally many tasks. Without preferred executors,
+    Spark would let heads move between executors of a host.
 
-    >>> [spread_locations(range(20), number)[:3] for number in (0, 1, 20)]
+    >>> [spread_executors(range(20), number)[:3] for number in (0, 1, 20)]
     [(0, 1, 2), (1, 2, 3), (0, 19, 18)]
     """
     count = len(executors)
-    if count <= MAX_LOCATIONS:
+    if count <= MAX_EXECUTORS:
         return tuple(executors)
     strides = _find_strides(count)
     stride = strides[(number // count * _STRIDE_STEP) % len(strides)]
-    return tuple(executors[(number + stride * place) % count] for place in range(MAX_LOCATIONS))
+    return tuple(executors[(number + stride * place) % count] for place in range(MAX_EXECUTORS))
 
 
 @cache

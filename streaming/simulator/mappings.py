@@ -26,13 +26,13 @@ class PlacedTask:
 
     executor: str | None
     ranges: tuple[OffsetRange, ...]
-    #: Executors that a task without a single preferred executor prefers alike.
-    locations: tuple[str, ...] = ()
+    #: Executors that a tail task prefers alike.
+    tail_executors: tuple[str, ...] = ()
 
     @property
     def preferred_executors(self) -> tuple[str, ...]:
         """All executors that the task prefers."""
-        return self.locations if self.executor is None else (self.executor,)
+        return self.tail_executors if self.executor is None else (self.executor,)
 
 
 def java_hash(topic: str, partition: int) -> int:

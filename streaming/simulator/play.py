@@ -223,14 +223,17 @@ def list_tasks(outcome: PlannedBatch) -> list[PlacedTask]:
         strict=True,
     ):
         ranges_of[task].append(OffsetRange(batch.topics[topic], partition, start, end))
-    executor, locations = batch.slot_executor[outcome.tasks.slot].tolist(), outcome.tasks.locations
-    ids = [e.id for e in batch.executors]
-    return [
-        PlacedTask(None, tuple(ranges), tuple(ids[e] for e in locations[number]))
-        if number in locations
-        else PlacedTask(ids[executor[number]], tuple(ranges))
-        for number, ranges in enumerate(ranges_of)
+    ids = [executor.id for executor in batch.executors]
+    executor, heads = batch.slot_executor[outcome.tasks.slot].tolist(), outcome.tasks.heads
+    head_tasks = [
+        PlacedTask(ids[executor[task]], tuple(ranges))
+        for task, ranges in enumerate(ranges_of[:heads])
     ]
+    tail_tasks = [
+        PlacedTask(None, tuple(ranges), tuple(ids[each] for each in preferred))
+        for ranges, preferred in zip(ranges_of[heads:], outcome.tasks.tail_executors, strict=True)
+    ]
+    return head_tasks + tail_tasks
 
 
 def _make_cross_zone_test(batch: SimulatedBatch) -> Callable[[Partition, str], bool]:

@@ -80,7 +80,9 @@ class RoughQuery(SimulatedQuery):
             fixed = self.scenario.task_seconds + self.scenario.cold_seconds * cold
             return fixed + sum(piece_s(r, executor) for r in ranges)
 
-        runs = schedule([t.preferred for t in tasks], task_s, batch.executors, self.locality_wait_s)
+        runs = schedule(
+            [t.preferred_executors for t in tasks], task_s, batch.executors, self.locality_wait_s
+        )
         played = self._finish_batch(batch, tasks, runs, cost, first)
         self.report(tasks, runs, piece_s)
         ranges_s = rough.range_s * int((batch.records > 0).sum())

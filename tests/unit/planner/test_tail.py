@@ -11,13 +11,9 @@ from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Allocation, Executor, OffsetRange
 from assignor_bridge.options import parse_options
 from assignor_bridge.planner.plan import plan_step
-from assignor_bridge.planner.tail import (
-    MAX_LOCATIONS,
-    TailCosts,
-    measure_spread,
-    shape_tail,
-    spread_locations,
-)
+from assignor_bridge.planner.tail import MAX_EXECUTORS, spread_executors
+from assignor_bridge.planner.tail_shape import TailCosts, shape_tail
+from assignor_bridge.planner.unpredictability import measure_spread
 from checkpoints.state_text import decode, encode
 from checkpoints.sticky_state import StickyState
 from tests.property.test_planner import assert_exact
@@ -59,7 +55,9 @@ def test_heads_come_first_then_tails_largest_first():
     assert made.metrics["tailTasks"] == tails
     assert made.metrics["tailShare"] == pytest.approx(1 - np.exp(-0.6), abs=0.05)
     assert made.metrics["unpredictability"] == 0.3
-    assert outcome.tasks.locations == {4 + i: (0, 1, 2, 3) for i in range(tails)}
+    assert outcome.tasks.tail_executors == ((0, 1, 2, 3),) * tails
+    seconds = outcome.tasks.tail_seconds
+    assert list(seconds) == sorted(seconds, reverse=True)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +80,7 @@ def test_no_tail(change):
     change = {"sizes": [4000] * 8, **change}
     outcome, _ = plan_batch(**change)
     assert count_tails(outcome) == 0
-    assert not outcome.tasks.locations
+    assert not outcome.tasks.tail_seconds
 
 
 def test_no_tail_until_five_batches_were_predicted():
@@ -171,16 +169,16 @@ def test_tails_stay_in_their_zone():
     racks = tuple(frozenset("ab"[p % 2]) for p in range(8))
     outcome, _ = plan_batch([4000] * 8, members, racks=racks)
     tasks, pieces = outcome.tasks, outcome.tasks.pieces
-    assert set(tasks.locations.values()) == {(0, 2), (1, 3)}
-    for task, locations in tasks.locations.items():
+    assert set(tasks.tail_executors) == {(0, 2), (1, 3)}
+    for task, executors in enumerate(tasks.tail_executors, tasks.heads):
         partitions = outcome.batch.partition[pieces.row[tasks.task == task]]
-        assert {int(p) % 2 for p in partitions} == {locations[0] % 2}
+        assert {int(p) % 2 for p in partitions} == {executors[0] % 2}
 
 
-def test_local_mode_has_a_tail_without_locations():
+def test_local_mode_has_a_tail_without_preferred_executors():
     outcome, made = plan_batch([4000] * 8, (), parallelism=4)
     assert len(made.tasks) > 4
-    assert not outcome.tasks.locations
+    assert set(outcome.tasks.tail_executors) == {()}
 
 
 def test_a_dear_task_makes_tails_fewer():
@@ -193,11 +191,11 @@ def test_a_dear_task_makes_tails_fewer():
     assert counts[0] > counts[-1] == 0
 
 
-def test_locations_are_spread():
-    lists = [spread_locations(range(40), number) for number in range(80)]
-    assert all(len(set(each)) == MAX_LOCATIONS for each in lists)
-    assert set(np.bincount(np.concatenate(lists))) == {2 * MAX_LOCATIONS}
-    assert spread_locations([3, 5], 7) == (3, 5)
+def test_preferred_executors_are_spread():
+    lists = [spread_executors(range(40), number) for number in range(80)]
+    assert all(len(set(each)) == MAX_EXECUTORS for each in lists)
+    assert set(np.bincount(np.concatenate(lists))) == {2 * MAX_EXECUTORS}
+    assert spread_executors([3, 5], 7) == (3, 5)
 
 
 def test_the_spread_ignores_what_all_tasks_share():
