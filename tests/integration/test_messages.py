@@ -111,10 +111,10 @@ def test_both_sides_read_what_the_other_wrote(tmp_path: Path) -> None:
     send_request({"type": "validate", "options": {"assignor": "lag-aware-sticky"}}, worker)
     planned = [orjson.loads(write_answer(worker.answer(request))) for request in requests]
     planned[-1]["tasks"]["standbys"] = {"0": ["7", "8"], "3": ["9"]}
-    rows = unpack_tasks(planned[2]["tasks"])
-    tail = {"seconds": 0.25, "executors": [row["executor"] for row in rows]}
+    rows = unpack_tasks(planned[-1]["tasks"])
+    tail = {"seconds": 0.25, "executors": [row["executor"] for row in rows[:16]]}
     rows[-1] |= {"executor": None, "slot": -1, "tail": tail}
-    planned[2]["tasks"] |= pack_task_rows(rows)
+    planned[-1]["tasks"] |= pack_task_rows(rows)
     answers = [orjson.dumps(answer) for answer in planned]
     for snapshot, request in zip(asked, map(orjson.loads, requests), strict=True):
         assert request.pop("type") == "plan"
