@@ -67,7 +67,7 @@ class PlannerOptions:
     tasks_per_slot: int = _define("assignor.tasksPerSlot", 1, kinds.TASKS,
         "maximum tasks per slot; pieces are divided among them, largest first, but not cut")
     #: "auto", "off", or a number.
-    tail: str | int = _define("assignor.tail", "off", kinds.TAIL,
+    tail: str | int = _define("assignor.tail", "auto", kinds.TAIL,
         "maximum tasks per slot that any free slot takes, to compensate for unpredictable times "
         "(auto: up to 6), or off")
     #: A float is a share, an int a number of slots.

@@ -9,7 +9,7 @@ from assignor_bridge.assignors.own import configure_assignors
 from assignor_bridge.assignors.registry import Choice, choose, lookup
 from assignor_bridge.options import LAG_AWARE_STICKY
 from assignor_bridge.planner.costs import learn, predict, predict_reports
-from assignor_bridge.planner.demand import estimate_demand
+from assignor_bridge.planner.demand import estimate_demand, may_request_executors
 from assignor_bridge.planner.explanation import explain, explain_tail
 from assignor_bridge.planner.flagship import FAILOVER, place_batch
 from assignor_bridge.planner.group_assignors import build_slot_group, notify_assignor, place_group
@@ -105,7 +105,7 @@ def plan_step(
         placement = place_group(choice, group, batch, table, weights)
     # 4. Cut, pack, and check. A group assignor's partitions are not cut.
     tail, unpredictability = None, compute_unpredictability(spreads)
-    if group is None and demand.min_tasks is None:  # else tasks wait for more executors
+    if group is None and not may_request_executors(batch):  # waiting tasks would request them
         tail = plan_tail(batch, weights, placement.pieces, unpredictability)
     if tail is None:
         tasks = pack(batch, placement.pieces, weights, demand, top_up=group is None)
