@@ -63,7 +63,6 @@ def test_heads_come_first_then_tails_largest_first():
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param({"options": {}}, id="off by default"),
         pytest.param({"options": {"assignor.tail": "off"}}, id="off"),
         pytest.param({"spread": 0.01}, id="predictable"),
         pytest.param({"members": FOUR[:1]}, id="one slot"),
