@@ -72,7 +72,7 @@ def test_heads_come_first_then_tails_largest_first():
             {"options": {"assignor.tail": "auto", "assignor.slots": "3"}},
             id="slots: Spark would run the tail on the slots of other queries",
         ),
-        pytest.param({"allocation": Allocation(1, 9, 1)}, id="waiting tasks would request executors"),
+        pytest.param({"allocation": Allocation(1, 9, 1)}, id="executors may be requested"),
     ],
 )
 def test_no_tail(change):
