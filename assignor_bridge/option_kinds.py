@@ -71,6 +71,11 @@ def _parse_duration(text: str) -> float:
     return seconds
 
 
+def _parse_tail(text: str) -> str | float:
+    value = text.strip().lower()
+    return value if value in {"auto", "off"} else _limit(int, 1, 64)(value)
+
+
 def _parse_slots(text: str) -> float:
     value = text.strip()
     if "." not in value and not value.endswith("%"):
@@ -85,6 +90,7 @@ BOOLEAN = OptionKind(_parse_boolean, "true or false")
 IMBALANCE = OptionKind(_limit(float, 0, 10), "a number from 0 to 10")
 COUNT = OptionKind(_limit(int, 1), "a whole number from 1")
 TASKS = OptionKind(_limit(int, 1, 64), "a whole number from 1 to 64")
+TAIL = OptionKind(_parse_tail, "auto, off, or a whole number from 1 to 64")
 STANDBYS = OptionKind(_limit(int, 0, 16), "a whole number from 0 to 16")
 SLOTS = OptionKind(_parse_slots, "a share such as 0.5 or 50%, or a whole number from 1")
 MILLISECONDS = OptionKind(

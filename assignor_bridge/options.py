@@ -23,6 +23,8 @@ PREFIX = "assignor."
 
 #: Default assignor if options are set but no assignor is named.
 LAG_AWARE_STICKY = "lag-aware-sticky"
+#: Tail tasks per slot of `assignor.tail=auto`. More did not shorten any simulated stream.
+AUTO_TAIL_TASKS_PER_SLOT = 6
 #: Set alone to keep Spark's default assignment for a stream, whatever the session sets.
 NONE = "none"
 #: Assignors in `assignors.registry`, copied because importing it is slow; a test compares both.
@@ -64,6 +66,10 @@ class PlannerOptions:
         "maximum records per task; may need more tasks than assignor.tasksPerSlot")
     tasks_per_slot: int = _define("assignor.tasksPerSlot", 1, kinds.TASKS,
         "maximum tasks per slot; pieces are divided among them, largest first, but not cut")
+    #: "auto", "off", or a number.
+    tail: str | int = _define("assignor.tail", "auto", kinds.TAIL,
+        "maximum tasks per slot that any free slot takes, to compensate for unpredictable times "
+        "(auto: up to 6), or off")
     #: A float is a share, an int a number of slots.
     slots: float | None = _define("assignor.slots", None, kinds.SLOTS,
         "share or number of task slots for this query, if several queries share the executors")
@@ -132,6 +138,13 @@ class PlannerOptions:
     def needs_times(self) -> bool:
         """Whether admission needs Kafka's timestamps of the first unread records."""
         return self.align_event_time is not None or self.fairness == "deadline"
+
+    @property
+    def max_tail_tasks_per_slot(self) -> int:
+        """Maximum number of tail tasks per slot; 0 without a tail."""
+        if isinstance(self.tail, int):
+            return self.tail
+        return AUTO_TAIL_TASKS_PER_SLOT if self.tail == "auto" else 0
 
     def raise_min_partitions(self, min_tasks: int | None) -> PlannerOptions:
         """Return options with `minPartitions` of at least `min_tasks`; unchanged if it is None."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAGIC = b"ABs"
-VERSION = 2
+VERSION = 3
 #: The oldest version that can be read.
 _OLDEST_VERSION = 2
 _ENVELOPE = struct.Struct(">3sBI")
@@ -44,12 +44,16 @@ _MAX_STATISTIC = 50.0
 #: Type of each integer column.
 _INTEGER_TYPES = {"topic": "<i4", "partition": "<i4", "position": "<i8", "seen": "<i4"}
 #: Stored steps per 1.0 of each float column. Coarse steps compress better.
-_FLOAT_STEPS = {"cost": 64, "last_cost": 16, "evidence": 8, "bytes": 64, "density": 1024}
+_FLOAT_STEPS = {"cost": 64, "last_cost": 16, "evidence": 256, "bytes": 64, "density": 1024}
 #: Columns in stored order, with their type and unit.
 _COLUMNS: tuple[tuple[str, str, float], ...] = (
     *((name, kind, 1) for name, kind in _INTEGER_TYPES.items()),
     *((name, "<i2", 1 / steps) for name, steps in _FLOAT_STEPS.items()),
 )
+#: Largest plausible seconds, precision, or product of seconds and records.
+_MAX_PRODUCT = 1e100
+#: Smallest plausible noise; the planner's own lower bound is above it.
+_MIN_NOISE = 0.01
 #: Represents NaN in an integer column.
 _UNKNOWN = -(2**15)
 _IMPOSSIBLE_COSTS = "the state is corrupt: it has impossible costs"
@@ -75,6 +79,7 @@ def encode(state: StickyState) -> str:
             "claims": lengths,
             "calm": state.calm,
             "hold": state.hold,
+            **_pack_tail(state),
         },
         option=orjson.OPT_SORT_KEYS,
     )
@@ -83,6 +88,28 @@ def encode(state: StickyState) -> str:
     packed = zlib.compress(body, 1)
     envelope = _ENVELOPE.pack(MAGIC, VERSION, zlib.crc32(packed))
     return base64.b64encode(envelope + packed).decode()
+
+
+def _pack_tail(state: StickyState) -> dict[str, Any]:
+    """Return the header's keys about tails; earlier versions ignore them."""
+    header: dict[str, Any] = {}
+    if state.spreads:
+        header["spreads"] = [round(spread, 4) for spread in state.spreads]
+    if state.in_tail.any():
+        header["in_tail"] = base64.b64encode(np.packbits(state.in_tail).tobytes()).decode()
+    return header
+
+
+def _parse_tail(header: dict[str, Any], count: int) -> tuple[tuple[float, ...], NDArray[np.bool_]]:
+    spreads = tuple(map(_check_statistic, header.get("spreads", ())))
+    if min(spreads, default=0.0) < 0:
+        raise StateError(_IMPOSSIBLE_COSTS)
+    if "in_tail" not in header:
+        return spreads, np.zeros(count, np.bool_)
+    packed = np.frombuffer(base64.b64decode(header["in_tail"]), np.uint8)
+    if len(packed) != -(-count // 8):
+        raise StateError("the state is corrupt: it has the wrong length")
+    return spreads, np.unpackbits(packed, count=count).astype(np.bool_)
 
 
 def _pack_column(column: NDArray[Any], kind: str, unit: float) -> bytes:
@@ -106,17 +133,16 @@ def _unpack_column(body: bytes, offset: int, count: int, kind: str, unit: float)
 
 def _round_common(common: Common) -> list[Any]:
     level = round(common.level, 4) if math.isfinite(common.level) else None
-    costs = [level, common.fixed, common.own, round(common.noise, 4)]
-    errors = [round(error, 3) for error in common.errors]
-    accuracy = [round(common.missed, 4), round(common.missed_alike, 4), round(common.compared, 2)]
-    return [*costs, errors, round(common.reports, 2), *accuracy, common.relied_on]
+    rounded_fit = [float(f"{product:.6g}") for product in common.fit]
+    fixed, noise = float(f"{common.fixed:.4g}"), round(common.noise, 4)
+    return [level, fixed, noise, common.noise_batches, rounded_fit, common.fit_batches]
 
 
 @lru_cache(maxsize=2)  # the next batch starts from the last decoded state
 def decode(text: str) -> StickyState:
     """Return the state, with read-only arrays; raise StateError if the text is invalid."""
     try:
-        return _parse_body(_decompress(text))
+        return _parse_body(*_decompress(text))
     except StateError:
         raise
     except _CORRUPTION_ERRORS as exc:
@@ -131,7 +157,8 @@ def decode_or_empty(text: str | None) -> tuple[StickyState, str | None]:
         return StickyState.empty(), str(error)
 
 
-def _decompress(text: str) -> bytes:
+def _decompress(text: str) -> tuple[int, bytes]:
+    """Return the version and the body of a state."""
     try:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as exc:
@@ -155,10 +182,10 @@ def _decompress(text: str) -> bytes:
         raise StateError(f"the state is corrupt: {exc}") from exc
     if stream.unconsumed_tail or not stream.eof:
         raise StateError("the state is corrupt: it has the wrong length")
-    return body
+    return version, body
 
 
-def _parse_body(body: bytes) -> StickyState:
+def _parse_body(version: int, body: bytes) -> StickyState:
     length = int.from_bytes(body[:4], "big")
     header = orjson.loads(body[4 : 4 + length])
     offset = 4 + length
@@ -190,9 +217,13 @@ def _parse_body(body: bytes) -> StickyState:
         if name in {"evidence", "density"}:
             is_valid &= columns[name] >= 0
         columns[name] = np.where(is_valid, columns[name], np.nan)
+    if version == _OLDEST_VERSION:  # its costs belong to another model
+        header |= {"paces": {}, "common": [None, 0, 0.2, 0, [], 0]}
+        columns |= dict.fromkeys(("cost", "last_cost", "evidence"), np.full(count, np.nan))
     columns["member"] = decode_claims(
         lengths, claims, topics, columns["topic"], columns["partition"]
     )
+    spreads, columns["in_tail"] = _parse_tail(header, count)
     for column in columns.values():
         column.setflags(write=False)  # a cached state is shared
     counters = _parse_counters(header)
@@ -201,6 +232,7 @@ def _parse_body(body: bytes) -> StickyState:
         batches=counters["batches"],
         calm=counters["calm"],
         hold=counters["hold"],
+        spreads=spreads,
         readers=readers,
         paces=_parse_paces(header),
         common=_parse_common(header["common"]),
@@ -219,24 +251,23 @@ def _parse_counters(header: dict[str, Any]) -> dict[str, int]:
 
 
 def _parse_paces(header: dict[str, Any]) -> dict[str, Pace]:
-    paces = {e: Pace(*map(_check_statistic, pace)) for e, pace in sorted(header["paces"].items())}
-    if min((pace.evidence for pace in paces.values()), default=0) < 0:
-        raise StateError(_IMPOSSIBLE_COSTS)
+    paces = {}
+    for executor, (slowness, last, evidence) in sorted(header["paces"].items()):
+        paces[executor] = Pace(_check_statistic(slowness), _check_statistic(last), float(evidence))
+        if not 0 <= evidence < _MAX_PRODUCT:
+            raise StateError(_IMPOSSIBLE_COSTS)
     return paces
 
 
 def _parse_common(header: list[Any]) -> Common:
-    level, fixed, own, noise, errors, reports, missed, missed_alike, compared, relied_on = header
+    level, fixed, noise, noise_batches, fit, fit_batches = header
     level = math.nan if level is None else _check_statistic(level)
-    statistics = (noise, missed, missed_alike, compared)
-    noise, missed, missed_alike, compared = map(_check_statistic, statistics)
-    fixed, reports, errors = float(fixed), float(reports), tuple(map(_check_statistic, errors))
-    own, relied_on = bool(own), bool(relied_on)
-    common = Common(
-        level, fixed, own, noise, errors, reports, missed, missed_alike, compared, relied_on
-    )
-    smallest = min(fixed, noise, reports, missed, missed_alike, compared, *errors)
-    if not (smallest >= 0 and fixed < 2**63 and math.isfinite(reports)):
+    noise, noise_batches, fit_batches = map(_check_statistic, (noise, noise_batches, fit_batches))
+    common = Common(level, float(fixed), noise, noise_batches, tuple(map(float, fit)), fit_batches)
+    smallest = min(fixed, noise_batches, fit_batches, *fit)
+    largest = max(fixed, *fit, 0.0)
+    is_possible = smallest >= 0 and noise >= _MIN_NOISE and largest < _MAX_PRODUCT
+    if not is_possible or len(fit) not in {0, 9}:
         raise StateError(_IMPOSSIBLE_COSTS)
     return common
 

@@ -7,7 +7,7 @@ costs. Losing it costs stickiness, but never data. `checkpoints.state_text` enco
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -40,33 +40,25 @@ class Pace(NamedTuple):
     slowness: float = 0.0
     #: The last observed value of the same logarithm, before smoothing.
     last: float = 0.0
-    #: Total weight of the reports behind `slowness`, in good reports; capped, reset by a change.
+    #: Inverse of the variance of `slowness`.
     evidence: float = 0.0
 
 
 class Common(NamedTuple):
     """The part of the cost model that all partitions share, learned from read reports."""
 
-    #: Logarithm of the seconds per record; NaN until seconds are reported.
+    #: Logarithm of the seconds per record of a typical partition; NaN until seconds are reported.
     level: float = math.nan
-    #: Fixed cost of a range, as a number of records.
+    #: Seconds of a range in addition to its records.
     fixed: float = 0.0
-    #: Whether a cost for each partition predicted the reports better than one cost for all.
-    own: bool = False
     #: Standard deviation of a long report's log(cost) from its partition's mean.
     noise: float = 0.2
-    #: Prediction error of each candidate model (see `planner.learn`).
-    errors: tuple[float, ...] = ()
-    #: Number of reports averaged in `errors`, one per partition and batch.
-    reports: float = 0.0
-    #: Share of the reported time that the model predicted for the wrong task (running mean).
-    missed: float = 0.0
-    #: The same share if time is predicted from record counts alone.
-    missed_alike: float = 0.0
-    #: Number of batches compared, weighted by trust.
-    compared: float = 0.0
-    #: Whether the model is used.
-    relied_on: bool = False
+    #: Number of batches in which the noise was measured, up to a maximum.
+    noise_batches: float = 0.0
+    #: Running means from which the fixed cost is fitted (see `planner.costs`).
+    fit: tuple[float, ...] = ()
+    #: Number of batches in `fit`, up to a maximum.
+    fit_batches: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +98,10 @@ class StickyState:
     calm: int = 0
     #: Number of batches without data after which a partition is dropped.
     hold: int = MIN_HOLD
+    #: Standard deviations of log(seconds / predicted seconds) in the last batches.
+    spreads: tuple[float, ...] = ()
+    #: Whether only tail tasks read the partition in the last batch.
+    in_tail: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
 
     @property
     def members(self) -> int:

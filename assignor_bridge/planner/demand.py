@@ -65,7 +65,7 @@ def estimate_demand(batch: MicroBatch, table: PartitionTable, weights: Weights) 
         return Demand(all_slots, None, calm_before)
     executors = _count_present_executors(batch)
     speed = batch.executor_slots / weights.slowness
-    if executors < allocation.max_executors:
+    if may_request_executors(batch):
         tasks = _count_tasks_to_request(batch, allocation, weights, float(speed.sum()))
         if tasks is not None:
             limit = "none" if allocation.unlimited else f"{allocation.max_executors}"
@@ -81,6 +81,12 @@ def estimate_demand(batch: MicroBatch, table: PartitionTable, weights: Weights) 
         needed = f"{int(is_kept.sum())} of {executors} executors"
         notes = [f"the work needs {needed}, so Spark may remove {idle_ids}"]
     return Demand(is_kept[batch.slot_executor], None, calm, (), tuple(notes))
+
+
+def may_request_executors(batch: MicroBatch) -> bool:
+    """Return whether Spark may start more executors if tasks wait for a slot."""
+    allocation = batch.allocation
+    return allocation is not None and _count_present_executors(batch) < allocation.max_executors
 
 
 def _count_present_executors(batch: MicroBatch) -> int:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.pack import TaskList
     from assignor_bridge.planner.pieces import Pieces
     from assignor_bridge.planner.table import PartitionTable
+    from assignor_bridge.planner.tail import TailCut
 
 #: Hit rate below which the plan advises raising `spark.locality.wait`.
 _GOOD_HIT_RATE = 0.8
@@ -142,6 +143,24 @@ def explain(
         metrics["stateWarning"] = state_warning
         reasons.append(f"planned without earlier state: {state_warning}")
     return metrics, reasons
+
+
+def explain_tail(
+    cut: TailCut | None, unpredictability: float | None
+) -> tuple[dict[str, str | int | float], list[str]]:
+    """Return the metrics of the shared tail, and a sentence if there is one."""
+    metrics: dict[str, str | int | float] = {}
+    metrics["tailShare"] = round(cut.share, 4) if cut is not None else 0.0
+    metrics["tailTasks"] = cut.tasks if cut is not None else 0
+    if unpredictability is not None:
+        metrics["unpredictability"] = round(unpredictability, 4)
+    if cut is None:
+        return metrics, []
+    note = (
+        f"{cut.share:.0%} of the work is in {pluralize(cut.tasks, 'task')} for any free slot, "
+        f"because task times deviated by {unpredictability:.0%} from their predictions"
+    )
+    return metrics, [note]
 
 
 def _describe_moves(

@@ -9,13 +9,14 @@ Promises, in order:
 5. At most `tasksPerSlot` tasks per slot.
 
 Tasks are sorted by work, the longest first, so that Spark starts short tasks last. A task holds at
-most one piece of a range, so its consumer never has to seek back.
+most one piece of a range, so its consumer never has to seek back. Tail tasks (`planner.tail`)
+follow, because Spark starts tasks in this order.
 """
 
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Ints, MicroBatch
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.demand import Demand
+    from assignor_bridge.planner.tail import TailCut
 
     Piece = tuple[int, int, int]  # row, start, end
     Task = tuple[int, int]  # slot, number among the slot's tasks
@@ -48,22 +50,42 @@ class TaskList:
     #: Slot (over all executors) of each task.
     slot: Ints
     #: Consumer number on the executor: the slot's number for its first task, plus the executor's
-    #: number of slots for each additional task.
+    #: number of slots for each additional task; -1 for tail tasks.
     number: Ints
     #: Index of the executor of each task, -1 if the task may run anywhere.
     executor: Ints
     #: Sentences about options that require too many tasks.
     notes: tuple[str, ...] = ()
+    #: Predicted seconds of each tail task, longest first. Tail tasks are the last tasks.
+    tail_seconds: tuple[float, ...] = ()
+    #: Indices of the executors that each tail task prefers alike; empty if executors are unknown.
+    tail_executors: tuple[tuple[int, ...], ...] = ()
 
     def __len__(self) -> int:
         return len(self.slot)
 
+    @property
+    def heads(self) -> int:
+        """Number of tasks before the tail tasks."""
+        return len(self) - len(self.tail_seconds)
+
 
 def pack(
-    batch: MicroBatch, pieces: Pieces, weights: Weights, demand: Demand, *, top_up: bool = True
+    batch: MicroBatch,
+    pieces: Pieces,
+    weights: Weights,
+    demand: Demand,
+    *,
+    top_up: bool = True,
+    tail_tasks: int = 0,
 ) -> TaskList:
-    """Top up slots if `top_up` is set, divide their pieces among tasks, and sort the tasks."""
+    """Top up slots if `top_up` is set, divide their pieces among tasks, and sort the tasks.
+
+    `tail_tasks`: tasks in addition to those of these pieces, which count towards `minPartitions`.
+    """
     options = batch.settings.raise_min_partitions(demand.min_tasks)
+    if tail_tasks and options.min_partitions:
+        options = replace(options, min_partitions=max(1, options.min_partitions - tail_tasks))
     min_records = options.min_records_per_task
     if min_records and options.split and top_up:
         pieces = _top_up(pieces, batch.slots, min_records)
@@ -92,6 +114,24 @@ def pack(
     is_open = batch.anonymous | (demand.is_open & (number_on_slot > 0))
     executor = np.where(is_open, -1, executor)
     return TaskList(pieces.take(order), task[order], slot, consumer, executor, notes)
+
+
+def append_tail(batch: MicroBatch, heads: TaskList, cut: TailCut) -> TaskList:
+    """Return the tasks of the heads, followed by those of the tail, which any free slot takes.
+
+    A tail task's slot is the one that its first piece was cut from.
+    """
+    any_executor = np.full(cut.tasks, -1)
+    return TaskList(
+        heads.pieces.append(cut.pieces),
+        np.append(heads.task, len(heads) + cut.task),
+        np.append(heads.slot, cut.pieces.slot[np.searchsorted(cut.task, np.arange(cut.tasks))]),
+        np.append(heads.number, any_executor),
+        np.append(heads.executor, any_executor),
+        heads.notes,
+        cut.seconds,
+        ((),) * cut.tasks if batch.anonymous else cut.executors,
+    )
 
 
 def _count_tasks(

@@ -48,6 +48,15 @@ class Pieces:
         """Return the pieces at these indices, in this order."""
         return Pieces(self.row[order], self.start[order], self.end[order], self.slot[order])
 
+    def append(self, other: Pieces) -> Pieces:
+        """Return these pieces, followed by the others."""
+        return Pieces(
+            np.append(self.row, other.row),
+            np.append(self.start, other.start),
+            np.append(self.end, other.end),
+            np.append(self.slot, other.slot),
+        )
+
     def predict_work(self, batch: MicroBatch, weights: Weights) -> Floats:
         """Return each piece's predicted work: a share of the variable work, plus the fixed work."""
         share_of_range = (self.end - self.start) / batch.size[self.row]

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from assignor_bridge.assignors.own import configure_assignors
 from assignor_bridge.assignors.registry import Choice, choose, lookup
 from assignor_bridge.options import LAG_AWARE_STICKY
-from assignor_bridge.planner.costs import predict
-from assignor_bridge.planner.demand import estimate_demand
-from assignor_bridge.planner.explanation import explain
+from assignor_bridge.planner.costs import learn, predict, predict_reports
+from assignor_bridge.planner.demand import estimate_demand, may_request_executors
+from assignor_bridge.planner.explanation import explain, explain_tail
 from assignor_bridge.planner.flagship import FAILOVER, place_batch
 from assignor_bridge.planner.group_assignors import build_slot_group, notify_assignor, place_group
-from assignor_bridge.planner.learn import learn
-from assignor_bridge.planner.pack import TaskList, pack
+from assignor_bridge.planner.pack import TaskList, append_tail, pack
 from assignor_bridge.planner.remember import MAX_HOLD_BATCHES, remember
 from assignor_bridge.planner.slots import share_slots
 from assignor_bridge.planner.table import load_table
+from assignor_bridge.planner.tail import find_lines_in_tail, plan_tail
+from assignor_bridge.planner.unpredictability import compute_unpredictability, update_spreads
 from assignor_bridge.planner.verify import check_plan
 from checkpoints.state_text import decode_or_empty
 
@@ -83,7 +84,8 @@ def plan_step(
     1. Select the slots that the query may use, and match the state to them.
     2. Learn from the reports, and predict the work of each range.
     3. Choose the executors in use, and place all ranges on their slots.
-    4. Pack the pieces into tasks, and check that these read each offset exactly once.
+    4. Cut a shared tail off the pieces, pack both into tasks, and check that these read each
+       offset exactly once.
     5. Build the next state, and explain the plan.
     """
     # 1. Select slots, and match the state.
@@ -93,6 +95,7 @@ def plan_step(
     # 2. Learn and predict.
     learned_state, error = learn(table, batch)
     weights = predict(learned_state, table.line, batch)
+    spreads = update_spreads(table, batch, predict_reports(table.state, table.report_line, batch))
     # 3. Choose executors and place.
     demand = estimate_demand(batch, table, weights)
     choice, group = _choose_assignor(batch, table, weights, find)
@@ -100,17 +103,28 @@ def plan_step(
         placement = place_batch(choice, batch, table, weights, demand)
     else:
         placement = place_group(choice, group, batch, table, weights)
-    # 4. Pack and check. A group assignor's partitions are not cut to reach `minRecordsPerTask`.
-    tasks = pack(batch, placement.pieces, weights, demand, top_up=group is None)
+    # 4. Cut, pack, and check. A group assignor's partitions are not cut.
+    tail, unpredictability = None, compute_unpredictability(spreads)
+    if group is None and not may_request_executors(batch):  # waiting tasks would request them
+        tail = plan_tail(batch, weights, placement.pieces, unpredictability)
+    if tail is None:
+        tasks = pack(batch, placement.pieces, weights, demand, top_up=group is None)
+    else:
+        heads = pack(batch, tail.heads, weights, demand, tail_tasks=tail.tasks)
+        tasks = append_tail(batch, heads, tail)
     check_plan(placement.assignor, batch, tasks.pieces, tasks.task, len(tasks))
     # 5. Build the next state and explain.
     next_state = remember(batch, table, learned_state, placement, tasks, calm=demand.calm)
+    next_state = replace(next_state, spreads=spreads, in_tail=find_lines_in_tail(table, tail))
     generation, plan = next_state.generation, (batch, table, weights, placement, tasks)
     if group is not None and placement.assignment is not None:
         notify_assignor(choice.assignor, group, placement.assignment, generation)
     metrics, reasons = explain(
         *plan, demand=demand, generation=generation, prediction_error=error, state_warning=warning
     )
+    if batch.settings.max_tail_tasks_per_slot:
+        tail_metrics, tail_reasons = explain_tail(tail, unpredictability)
+        metrics, reasons = metrics | tail_metrics, [*reasons, *tail_reasons]
     by_slot = placement.standbys
     standbys = {i: by_slot[slot] for i, slot in enumerate(tasks.slot.tolist()) if slot in by_slot}
     return PlannedBatch(

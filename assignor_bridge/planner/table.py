@@ -94,7 +94,10 @@ def load_table(
     report_line[np.append(key, np.iinfo(np.int64).min)[report_line] != report_key] = -1
     new_slot, paces = _map_members(state, batch)
     member = align_to_keys(state.member, -1)
-    owner, hit_rate = _apply_reports(np.append(new_slot, -1)[member], report_line, batch)
+    in_tail = align_to_keys(state.in_tail, False)
+    # The reader of a tail does not own its partition.
+    owned_report_line = np.where(np.append(in_tail, False)[report_line], -1, report_line)
+    owner, hit_rate = _apply_reports(np.append(new_slot, -1)[member], owned_report_line, batch)
     was_known = np.zeros(len(key), np.bool_)
     was_known[old_index] = True
     aligned = replace(
@@ -112,6 +115,7 @@ def load_table(
         evidence=align_to_keys(state.evidence),
         bytes=align_to_keys(state.bytes),
         density=align_to_keys(state.density),
+        in_tail=in_tail,
     )
     before = state.readers, state.topics, len(state.topic)
     changed = (aligned.readers, topics, len(key)) != before or not bool(was_known.all())

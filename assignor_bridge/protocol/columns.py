@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -96,7 +97,7 @@ def unpack_times(request: AdmitBatch) -> RecordTimes:
 def pack_tasks(planned_batch: PlannedBatch) -> PackedTasks:
     """Pack a plan's tasks for a message."""
     batch, tasks = planned_batch.batch, planned_batch.tasks
-    pieces = tasks.pieces
+    pieces, tail_executors = tasks.pieces, tasks.tail_executors
     return PackedTasks(
         executors=[e.id for e in batch.executors],
         topics=list(batch.topics),
@@ -108,6 +109,9 @@ def pack_tasks(planned_batch: PlannedBatch) -> PackedTasks:
         start=_pack_numbers(pieces.start, "<i8"),
         end=_pack_numbers(pieces.end, "<i8"),
         standbys=dict(planned_batch.standbys),
+        tail_seconds=np.array(tasks.tail_seconds, "<f8").tobytes(),
+        tail_executors=np.array([*map(len, tail_executors)], "<i4").tobytes(),
+        tail_executor=np.array([*chain.from_iterable(tail_executors)], "<i4").tobytes(),
     )
 
 

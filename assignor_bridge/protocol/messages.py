@@ -89,7 +89,7 @@ class PackedTasks(Message, frozen=True):
     topics: list[str]
     #: Index in `executors` of each task's executor; -1: any executor.
     executor: Column
-    #: Slot of each task.
+    #: Slot of each task; -1: a tail task.
     slot: Column
     #: Number of ranges in each task.
     ranges: Column
@@ -100,6 +100,12 @@ class PackedTasks(Message, frozen=True):
     end: Column
     #: By task index: ids of alternative executors, the preferred one first.
     standbys: dict[int, tuple[str, ...]]
+    #: Predicted seconds of each tail task, longest first. Tail tasks are the last tasks.
+    tail_seconds: Column = b""
+    #: Number of executors that each tail task prefers.
+    tail_executors: Column = b""
+    #: Indices in `executors` of these executors, by tail task.
+    tail_executor: Column = b""
 
 
 class Validate(Message, frozen=True, tag="validate"):

@@ -177,6 +177,10 @@ def write_plan(planned_batch: PlannedBatch) -> dict[str, Any]:
         )
     for task, standbys in planned_batch.standbys.items():
         json_tasks[task]["standbys"] = list(standbys)
+    tails = zip(json_tasks[tasks.heads :], tasks.tail_seconds, tasks.tail_executors, strict=True)
+    for json_task, seconds, executors in tails:
+        preferred = [executor_ids[executor] for executor in executors]
+        json_task["tail"] = {"seconds": seconds, "executors": preferred}
     return {
         "assignor": planned_batch.assignor,
         "tasks": json_tasks,

@@ -138,8 +138,6 @@ def read_costs(state: StickyState | None) -> Costs | None:
     if state is None or not math.isfinite(state.common.level):
         return None
     record_s = math.exp(state.common.level)
-    if not state.common.relied_on:  # the planner uses record counts instead
-        return Costs(record_s, 0.0, {})
     columns = (state.topic, state.partition, state.cost, compute_factors(state))
     unusual_costs = {
         Partition(state.topics[topic], partition): record_s * math.exp(factor)
@@ -148,4 +146,4 @@ def read_costs(state: StickyState | None) -> Costs | None:
     }
     factors = np.exp(compute_log_slowness(read_paces(state, state.paces))).tolist()
     slowness = {name: f for name, f in zip(state.paces, factors, strict=True) if f != 1}
-    return Costs(record_s, state.common.fixed * record_s, unusual_costs, slowness)
+    return Costs(record_s, state.common.fixed, unusual_costs, slowness)

@@ -26,6 +26,13 @@ class PlacedTask:
 
     executor: str | None
     ranges: tuple[OffsetRange, ...]
+    #: Executors that a tail task prefers alike.
+    tail_executors: tuple[str, ...] = ()
+
+    @property
+    def preferred_executors(self) -> tuple[str, ...]:
+        """All executors that the task prefers."""
+        return self.tail_executors if self.executor is None else (self.executor,)
 
 
 def java_hash(topic: str, partition: int) -> int:

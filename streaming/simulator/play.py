@@ -106,7 +106,7 @@ class SimulatedQuery:
             fixed_s = self.scenario.task_seconds + self.scenario.cold_seconds * cold_pieces
             return float(fixed_s + work * slowness)
 
-        preferred_executors = [t.executor for t in tasks]
+        preferred_executors = [t.preferred_executors for t in tasks]
         runs = schedule(preferred_executors, task_seconds, batch.executors, self.locality_wait_s)
         return self._finish_batch(batch, tasks, runs, cost, first_offset)
 
@@ -223,11 +223,17 @@ def list_tasks(outcome: PlannedBatch) -> list[PlacedTask]:
         strict=True,
     ):
         ranges_of[task].append(OffsetRange(batch.topics[topic], partition, start, end))
-    executor = batch.slot_executor[outcome.tasks.slot].tolist()
-    return [
-        PlacedTask(batch.executors[e].id, tuple(ranges))
-        for e, ranges in zip(executor, ranges_of, strict=True)
+    ids = [executor.id for executor in batch.executors]
+    executor, heads = batch.slot_executor[outcome.tasks.slot].tolist(), outcome.tasks.heads
+    head_tasks = [
+        PlacedTask(ids[executor[task]], tuple(ranges))
+        for task, ranges in enumerate(ranges_of[:heads])
     ]
+    tail_tasks = [
+        PlacedTask(None, tuple(ranges), tuple(ids[each] for each in preferred))
+        for ranges, preferred in zip(ranges_of[heads:], outcome.tasks.tail_executors, strict=True)
+    ]
+    return head_tasks + tail_tasks
 
 
 def _make_cross_zone_test(batch: SimulatedBatch) -> Callable[[Partition, str], bool]:

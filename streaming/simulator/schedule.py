@@ -30,16 +30,21 @@ class TaskRun:
 
 
 def schedule(
-    preferred_executors: Sequence[str | None],
+    preferred_executors: Sequence[tuple[str, ...]],
     seconds: Callable[[int, str], float],
     executors: Sequence[Executor],
     locality_wait_s: float = 3.0,
 ) -> list[TaskRun]:
-    """Run tasks on slots; `seconds(task, executor)` is the duration of a task on an executor."""
+    """Run tasks on slots; `seconds(task, executor)` is the duration of a task on an executor.
+
+    `preferred_executors`: the executors that each task prefers, if any.
+    """
     local: dict[str, deque[int]] = {e.id: deque() for e in executors}
     anywhere: deque[int] = deque()
-    for index, executor_id in enumerate(preferred_executors):
-        (anywhere if executor_id is None else local.get(executor_id, anywhere)).append(index)
+    for index, executor_ids in enumerate(preferred_executors):
+        queues = [local[executor_id] for executor_id in executor_ids if executor_id in local]
+        for queue in queues or [anywhere]:
+            queue.append(index)
     slots = [(e.id, n) for n, e in enumerate(e for e in executors for _ in range(e.slots))]
     slot_heap = [(0.0, slot, executor) for executor, slot in slots]
     heapq.heapify(slot_heap)

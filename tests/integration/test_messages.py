@@ -13,7 +13,7 @@ from assignor_bridge.protocol.messages import write_answer
 from assignor_bridge.worker import Worker
 from tests.support import planner_proxy
 from tests.support.java_program import compile_programs, java_command
-from tests.support.packed import decode_column, unpack_rows, unpack_tasks
+from tests.support.packed import decode_column, pack_task_rows, unpack_rows, unpack_tasks
 from tests.support.planner_process import send_request
 from tests.support.spark_tools import run_in_batches
 
@@ -111,6 +111,10 @@ def test_both_sides_read_what_the_other_wrote(tmp_path: Path) -> None:
     send_request({"type": "validate", "options": {"assignor": "lag-aware-sticky"}}, worker)
     planned = [orjson.loads(write_answer(worker.answer(request))) for request in requests]
     planned[-1]["tasks"]["standbys"] = {"0": ["7", "8"], "3": ["9"]}
+    rows = unpack_tasks(planned[-1]["tasks"])
+    tail = {"seconds": 0.25, "executors": [row["executor"] for row in rows[:16]]}
+    rows[-1] |= {"executor": None, "slot": -1, "tail": tail}
+    planned[-1]["tasks"] |= pack_task_rows(rows)
     answers = [orjson.dumps(answer) for answer in planned]
     for snapshot, request in zip(asked, map(orjson.loads, requests), strict=True):
         assert request.pop("type") == "plan"
@@ -124,4 +128,6 @@ def test_both_sides_read_what_the_other_wrote(tmp_path: Path) -> None:
                 row["racks"] = sets[place]
         assert {"state": None, **request} == snapshot
     for answer, tasks in zip(planned, map(orjson.loads, java(answers)), strict=True):
-        assert tasks == [{"standbys": [], **task} for task in unpack_tasks(answer["tasks"])]
+        assert tasks == [
+            {"standbys": [], "tail": None, **task} for task in unpack_tasks(answer["tasks"])
+        ]

@@ -36,7 +36,8 @@ def assert_exact(snapshot: Snapshot, made) -> None:
     slots = {e.id: e.slots for e in snapshot.executors}
     anywhere = {None} if not slots or snapshot.allocation else set()
     assert {t.executor for t in made.tasks} <= slots.keys() | anywhere
-    names = [(t.executor, t.slot) for t in made.tasks if t.executor or not slots]
+    named = [t for t in made.tasks if t.slot >= 0 and (t.executor or not slots)]
+    names = [(t.executor, t.slot) for t in named]
     assert len(names) == len(set(names))
 
 

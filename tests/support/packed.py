@@ -70,7 +70,9 @@ def unpack_rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def pack_task_rows(tasks: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    executors = list(dict.fromkeys(t["executor"] for t in tasks if t["executor"] is not None))
+    tails = [t["tail"] for t in tasks if "tail" in t]
+    names = [t["executor"] for t in tasks if t["executor"] is not None]
+    executors = list(dict.fromkeys(names + [name for tail in tails for name in tail["executors"]]))
     place = {name: i for i, name in enumerate(executors)} | {None: -1}
     return {
         "executors": executors,
@@ -79,6 +81,11 @@ def pack_task_rows(tasks: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "ranges": encode_column((len(t["ranges"]) for t in tasks), "<i4"),
         **pack_ranges([r for t in tasks for r in t["ranges"]]),
         "standbys": {str(i): t["standbys"] for i, t in enumerate(tasks) if t.get("standbys")},
+        "tailSeconds": encode_column((tail["seconds"] for tail in tails), "<f8"),
+        "tailExecutors": encode_column((len(tail["executors"]) for tail in tails), "<i4"),
+        "tailExecutor": encode_column(
+            (place[e] for tail in tails for e in tail["executors"]), "<i4"
+        ),
     }
 
 
@@ -87,7 +94,7 @@ def unpack_tasks(columns: dict[str, Any]) -> list[dict[str, Any]]:
         unpack_rows({k: columns[k] for k in ("topics", "topic", "partition", "start", "end")})
     )
     names = [*columns["executors"], None]
-    return [
+    tasks = [
         {"executor": names[executor], "slot": slot, "ranges": [next(ranges) for _ in range(count)]}
         | ({"standbys": columns["standbys"][str(i)]} if str(i) in columns["standbys"] else {})
         for i, (executor, slot, count) in enumerate(
@@ -97,6 +104,17 @@ def unpack_tasks(columns: dict[str, Any]) -> list[dict[str, Any]]:
             )
         )
     ]
+    seconds = decode_column(columns["tailSeconds"], "<f8")
+    tail_executors = iter(decode_column(columns["tailExecutor"], "<i4"))
+    for task, task_s, count in zip(
+        tasks[len(tasks) - len(seconds) :],
+        seconds,
+        decode_column(columns["tailExecutors"], "<i4"),
+        strict=True,
+    ):
+        preferred = [names[next(tail_executors)] for _ in range(count)]
+        task["tail"] = {"seconds": task_s, "executors": preferred}
+    return tasks
 
 
 def _pack_names(names: Sequence[str]) -> tuple[list[str], str]:

@@ -53,8 +53,23 @@ def spoil(mode: str, tasks: list[dict[str, Any]]) -> None:
         tasks[0]["ranges"].append({"topic": "never-heard-of", "partition": 0, "start": 0, "end": 5})
     elif mode == "stranger":
         tasks[0]["executor"] = "no-such-executor"
+    elif mode in {"unsorted-tail", "tail-slot"}:
+        tasks += [
+            cut_tail(tasks, 1.0, -1),
+            cut_tail(tasks, 2.0, -1) if mode == "unsorted-tail" else cut_tail(tasks, 0.5, 3),
+        ]
     elif mode == "no-ranges":
         tasks.append({"executor": None, "slot": 0, "ranges": []})
+
+
+def cut_tail(tasks: list[dict[str, Any]], seconds: float, slot: int) -> dict[str, Any]:
+    """Cut the last offset off the longest range; return a tail task that reads it."""
+    offset_ranges = [offsets for task in tasks for offsets in task["ranges"]]
+    longest = max(offset_ranges, key=lambda offsets: offsets["end"] - offsets["start"])
+    longest["end"] -= 1
+    tail = {"seconds": seconds, "executors": []}
+    last = longest | {"start": longest["end"], "end": longest["end"] + 1}
+    return {"executor": None, "slot": slot, "ranges": [last], "tail": tail}
 
 
 def spoil_ends(mode: str, ranges: dict[str, Any]) -> None:

@@ -92,7 +92,7 @@ def state(owners: list[int], executors: list[str], batches: int, cost: float = 0
             topic=np.zeros(count, np.int64), partition=numbers, member=np.array(owners),
             position=numbers, seen=numbers, cost=over, last_cost=over, evidence=over * 0 + 4,
             bytes=nothing, density=nothing,
-            common=Common(float(np.log(cost)), 5.0, own=True, noise=0.01, relied_on=True),
+            common=Common(float(np.log(cost)), 5.0 * cost, noise=0.01, noise_batches=8.0),
         )
     )  # fmt: skip
 
@@ -127,7 +127,7 @@ def test_fixed_cost_is_not_reported_as_a_cost_of_records(tmp_path):
     kept = folder / "sources" / "0" / "assignments"
     kept.mkdir()
     alike = replace(decode(state([0, 0, 1], ["1", "2"], 7)), cost=np.array([0.1, -0.1, 0.2]))
-    common = alike.common._replace(own=False, noise=0.2, fixed=1000.0, level=float(np.log(2e-5)))
+    common = alike.common._replace(noise=0.2, fixed=0.02, level=float(np.log(2e-5)))
     (kept / "3.v1").write_text(encode(replace(alike, common=common)))
     words = write_report(tmp_path, folder)
     assert "one record of a usual partition 20 µs one range, without its records 20 ms" in words
@@ -352,7 +352,7 @@ def test_state_shows_the_slow_executor(tmp_path):
     kept = folder / "sources" / "0" / "assignments"
     kept.mkdir()
     slow = float(np.log(3))
-    paces = {"1": Pace(0.0, 0.0, 8.0), "2": Pace(slow, slow, 8.0)}
+    paces = {"1": Pace(0.0, 0.0, 800.0), "2": Pace(slow, slow, 800.0)}
     (kept / "3.v1").write_text(encode(replace(decode(state([0, 1], ["1", "2"], 7)), paces=paces)))
     words = write_report(tmp_path, folder)
     assert first_screen(words).startswith("Slow executor: 2 on h2 ")

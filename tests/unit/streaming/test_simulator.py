@@ -98,21 +98,21 @@ def test_more_than_a_million_tasks_are_refused(name, capsys):
 
 
 def test_a_slot_takes_its_own_tasks_then_any_without_location():
-    runs = schedule(["1", "1", None, "2"], lambda task, executor: 1.0, TWO)
+    runs = schedule([("1",), ("1",), (), ("2",)], lambda task, executor: 1.0, TWO)
     assert [(r.task, r.executor, r.end_seconds) for r in runs] == [
         (0, "1", 1.0), (3, "2", 1.0), (1, "1", 2.0), (2, "2", 2.0),
     ]  # fmt: skip
 
 
 def test_other_executors_help_after_the_locality_wait():
-    runs = schedule(["1"] * 4, lambda task, executor: 10.0, TWO, locality_wait_s=3.0)
+    runs = schedule([("1",)] * 4, lambda task, executor: 10.0, TWO, locality_wait_s=3.0)
     assert [(r.executor, r.end_seconds) for r in runs] == [
         ("1", 10.0), ("2", 13.0), ("1", 20.0), ("2", 23.0),
     ]  # fmt: skip
 
 
 def test_tasks_of_missing_executors_run_anywhere():
-    assert len(schedule(["gone", "gone"], lambda task, executor: 1.0, TWO)) == 2
+    assert len(schedule([("gone",), ("gone",)], lambda task, executor: 1.0, TWO)) == 2
 
 
 def test_the_same_seed_gives_the_same_scenario():

@@ -2,12 +2,16 @@ package io.assignorbridge.planning;
 
 import io.assignorbridge.model.OffsetRange;
 import io.assignorbridge.model.PlannerException;
+import io.assignorbridge.worker.Columns;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 import java.util.stream.Stream;
 
-/** Verifies, before Spark gets a plan, that it reads each offset of the batch exactly once. */
+/**
+ * Verifies, before Spark gets a plan, that it reads each offset of the batch exactly once, and that
+ * tail tasks are sorted.
+ */
 final class PlanVerifier {
   private static final Comparator<OffsetRange> BY_OFFSET =
       Comparator.comparing(OffsetRange::topic)
@@ -41,6 +45,28 @@ final class PlanVerifier {
         "the plan does not cover the batch: it should read "
             + describePartition(firstDifference, expectedRanges) + ", but it reads "
             + describePartition(firstDifference, actualRanges) + " from that partition");
+  }
+
+  /** Verifies that tail tasks are the longest first: Spark starts the tasks of a stage in order. */
+  static void verifyTail(List<Columns.Task> tasks) throws PlannerException {
+    double maxSeconds = Double.POSITIVE_INFINITY;
+    for (int i = 0; i < tasks.size(); i++) {
+      Columns.Task task = tasks.get(i);
+      if ((task.tail() == null) != (task.slot() >= 0)) {
+        throw new PlannerException(
+            "task " + i + " of the plan has slot " + task.slot() + ": expected -1 for a tail task, "
+                + "and a slot from 0 for any other");
+      }
+      if (task.tail() != null) {
+        double seconds = task.tail().seconds();
+        if (!(seconds <= maxSeconds)) { // also if it is not a number
+          throw new PlannerException(
+              "tail task " + i + " of the plan takes " + seconds + " s: expected at most the "
+                  + maxSeconds + " s of the previous one");
+        }
+        maxSeconds = seconds;
+      }
+    }
   }
 
   private static String describePartition(OffsetRange range, List<OffsetRange> ranges) {

@@ -40,6 +40,7 @@ final class TaskBuilder {
     List<OffsetRange> plannedRanges = new ArrayList<>(requestedRanges.size());
     tasks.forEach(task -> plannedRanges.addAll(task.ranges()));
     PlanVerifier.verify(requestedRanges, plannedRanges);
+    PlanVerifier.verifyTail(tasks);
     Map<String, String> hosts = new HashMap<>();
     executors.forEach(e -> hosts.put(e.id(), e.host()));
     InputPartition[] partitions = new InputPartition[tasks.size()];
@@ -63,18 +64,31 @@ final class TaskBuilder {
 
   /**
    * Returns a task's preferred locations. Spark does not rank executors: the first free one gets
-   * the task. Standbys are therefore hosts, which Spark uses only after waiting for the executor.
+   * the task. Standbys are therefore hosts, which Spark uses only after waiting for the executor. A
+   * tail task names executors, because tasks without a location, or with hosts, would let Spark
+   * move heads within a host (docs/internals/design.md).
    */
   private static String[] listPreferredLocations(Columns.Task task, Map<String, String> hosts)
       throws PlannerException {
     List<String> locations = new ArrayList<>();
     if (task.executor() != null) {
-      locations.add("executor_" + findHost(task.executor(), hosts) + "_" + task.executor());
+      locations.add(nameLocation(task.executor(), hosts));
+    }
+    if (task.tail() != null) {
+      for (String executor : task.tail().executors()) {
+        locations.add(nameLocation(executor, hosts));
+      }
     }
     for (String standby : task.standbys()) {
       locations.add(findHost(standby, hosts));
     }
     return locations.toArray(String[]::new);
+  }
+
+  /** Returns an executor's location, as Spark's `ExecutorCacheTaskLocation` writes it. */
+  private static String nameLocation(String executor, Map<String, String> hosts)
+      throws PlannerException {
+    return "executor_" + findHost(executor, hosts) + "_" + executor;
   }
 
   private static String findHost(String executor, Map<String, String> hosts) throws PlannerException {

@@ -114,13 +114,21 @@ public final class Columns {
     }
   }
 
-  /** One task of a plan; the executor is null if the task may run anywhere. */
-  public record Task(String executor, int slot, List<OffsetRange> ranges, List<String> standbys) {}
+  /**
+   * One task of a plan. The executor is null if the task may run anywhere, or for a tail task. The
+   * tail is null except for a tail task.
+   */
+  public record Task(
+      String executor, int slot, List<OffsetRange> ranges, List<String> standbys, Tail tail) {}
+
+  /** The predicted seconds of a tail task, and the executors that it prefers alike. */
+  public record Tail(double seconds, List<String> executors) {}
 
   /**
    * The tasks of a plan. `executor` (an index, or -1), `slot`, and `ranges` (a count) have one cell
-   * per task. The other columns have one cell per range, in task order. `standbys` has executors by
-   * task index, for tasks that have any.
+   * per task. `tailSeconds` and `tailExecutors` (a count) have one cell per tail task, of the last
+   * tasks, and `tailExecutor` has the indexes of their executors. The other columns have one cell
+   * per range, in task order. `standbys` has executors by task index, for tasks that have any.
    */
   public record Tasks(
       List<String> executors,
@@ -132,7 +140,10 @@ public final class Columns {
       byte[] partition,
       byte[] start,
       byte[] end,
-      Map<Integer, List<String>> standbys) {
+      Map<Integer, List<String>> standbys,
+      byte[] tailSeconds,
+      byte[] tailExecutors,
+      byte[] tailExecutor) {
 
     public List<Task> unpack() throws PlannerException {
       ByteBuffer executorIndexes = wrap(executor);
@@ -142,6 +153,10 @@ public final class Columns {
       ByteBuffer partitions = wrap(partition);
       ByteBuffer starts = wrap(start);
       ByteBuffer ends = wrap(end);
+      ByteBuffer secondsOfTails = wrap(tailSeconds);
+      ByteBuffer executorCounts = wrap(tailExecutors);
+      ByteBuffer tailExecutorIndexes = wrap(tailExecutor);
+      int heads = ranges.length / Integer.BYTES - tailSeconds.length / Double.BYTES;
       List<Task> tasks = new ArrayList<>(rangeCounts.remaining() / Integer.BYTES);
       try {
         while (rangeCounts.hasRemaining()) {
@@ -156,12 +171,21 @@ public final class Columns {
                     ends.getLong()));
           }
           int executorIndex = executorIndexes.getInt();
+          Tail tail = null;
+          if (tasks.size() >= heads) {
+            List<String> tailExecutorIds = new ArrayList<>();
+            for (int i = executorCounts.getInt(); i > 0; i--) {
+              tailExecutorIds.add(executors.get(tailExecutorIndexes.getInt()));
+            }
+            tail = new Tail(secondsOfTails.getDouble(), tailExecutorIds);
+          }
           tasks.add(
               new Task(
                   executorIndex < 0 ? null : executors.get(executorIndex),
                   slots.getInt(),
                   taskRanges,
-                  standbys.getOrDefault(tasks.size(), List.of())));
+                  standbys.getOrDefault(tasks.size(), List.of()),
+                  tail));
         }
       } catch (RuntimeException e) { // a column is too short, or an index is out of range
         throw new PlannerException("the plan's columns are inconsistent: " + e, e);

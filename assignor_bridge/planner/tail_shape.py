@@ -1,0 +1,107 @@
+"""Choose how much of their work the slots' heads keep, and how long the tasks of the tail are.
+
+This is loop scheduling (guided self-scheduling, Polychronopoulos and Kuck 1987; factoring, Hummel
+et al. 1992). Assumptions: the errors of predicted task times are logarithmically normal and
+independent, and the next batch is as unpredictable as the last ones.
+
+Example: four slots with 10 s each and times that deviate by 20%. A head keeps 67% of its slot's
+work, and two tail tasks per slot share the remainder.
+
+>>> costs = TailCosts(task_s=0.01, cold_read_s=0.02, range_s=0.0)
+>>> shape = shape_tail(0.2, 10.0, 4, costs, max_tasks_per_slot=2)
+>>> print(round(shape.head_share, 2), [round(seconds, 2) for seconds in shape.task_s])
+0.67 [2.48, 2.48, 2.48, 2.48, 0.82, 0.82, 0.82, 0.82]
+>>> shape_tail(0.01, 10.0, 4, costs, max_tasks_per_slot=2) is None  # nothing is unpredictable
+True
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from statistics import NormalDist
+
+#: A head ends before its batch does, unless it is this many standard deviations too slow.
+_HEAD_SIGMAS = 2.0
+#: Minimum length of a tail task, in multiples of its cost. Shorter ones cost more than they save.
+_MIN_LENGTH = 2.0
+#: Minimum saving, as a share of the batch. Without it, predictable streams would get a tail.
+_MIN_SAVING = 0.02
+#: Slots that finish a list of tasks differ by up to the last task's length, on average by half.
+_UNEVEN_END = 0.5
+
+
+@dataclass(frozen=True)
+class TailCosts:
+    """Seconds that a tail task costs in addition to its records."""
+
+    task_s: float = 0.005
+    #: Cost of a range that a consumer does not continue.
+    cold_read_s: float = 0.02
+    #: Fixed cost of a range, which each additional piece repeats.
+    range_s: float = 0.0
+
+    @property
+    def total_s(self) -> float:
+        """Cost of a tail task with one range."""
+        return self.task_s + self.cold_read_s + self.range_s
+
+
+@dataclass(frozen=True)
+class TailShape:
+    """How much of their work the heads keep, and the lengths of the tail tasks."""
+
+    head_share: float
+    #: Seconds of each tail task, longest first.
+    task_s: tuple[float, ...]
+
+
+def shape_tail(  # noqa: PLR0917
+    spread: float,
+    batch_s: float,
+    slots: int,
+    costs: TailCosts,
+    max_tasks_per_slot: int,
+    moved_ranges: float = 0.0,
+    slowest: float = 1.0,
+) -> TailShape | None:
+    """Return the shape with the least expected time, None if that is no tail.
+
+    1. A head keeps 1/x of its slot's work, `x = exp(2 spread)`.
+    2. With k tail tasks per slot, each round is `1 - 1/x` of the previous one. It is more if an
+       executor is slow, because that executor may take one of the longest tasks.
+    3. Estimate the seconds above `batch_s` with each k; choose the least, if it saves enough.
+
+    `batch_s`: seconds of a slot without a tail. `moved_ranges`: whole ranges in the tail, per slot.
+    `slowest`: slowness of the slowest executor.
+    """
+    if slots < 2 or batch_s <= 0 or spread <= 0:
+        return None
+    # 1. Compute the heads.
+    ratio = 1 - math.exp(-_HEAD_SIGMAS * spread)
+    tail_s, sigmas = ratio * batch_s, _expect_maximum(slots)
+    late_heads_s = batch_s * max(0.0, math.exp((sigmas - _HEAD_SIGMAS) * spread) - 1)
+    least_excess_s = batch_s * math.expm1(min(sigmas * spread, 50.0)) - _MIN_SAVING * batch_s
+    decay, rounds = max(ratio, 1 - 1 / slowest), list[float]()
+    for count in range(1, max_tasks_per_slot + 1):
+        # 2. Compute the lengths of the rounds.
+        first_s = tail_s * (1 - decay) / (1 - decay**count)
+        lengths = [first_s * decay**i for i in range(count)]
+        if lengths[-1] < _MIN_LENGTH * costs.total_s:
+            break
+        # 3. Estimate, and choose. A head of a range with a tail starts with a cold read, too.
+        cold_s = costs.cold_read_s * (1 + moved_ranges)
+        late_s = max(late_heads_s, first_s * slowest - tail_s)
+        excess_s = late_s + _UNEVEN_END * lengths[-1] * slowest + count * costs.total_s + cold_s
+        if excess_s < least_excess_s:
+            least_excess_s, rounds = excess_s, lengths
+    if not rounds:
+        return None
+    return TailShape(1 - ratio, tuple(length for length in rounds for _ in range(slots)))
+
+
+@cache
+def _expect_maximum(count: int) -> float:
+    """Return the expected maximum of standard normal numbers (Blom's approximation)."""
+    return NormalDist().inv_cdf((count - 0.375) / (count + 0.25))

@@ -1,0 +1,79 @@
+"""Measure how far the times of tasks deviate from their predictions.
+
+The reports of a batch are compared with what the state before that batch predicts for them. The
+median of the last batches is what the next one is expected to deviate by.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assignor_bridge.planner.batch import Floats, Ints, MicroBatch
+    from assignor_bridge.planner.table import PartitionTable
+
+#: Batches whose spread is averaged. With fewer, one stall would cut a tail off a steady stream.
+MIN_BATCHES = 5
+
+
+def measure_spread(predicted_s: Floats, seconds: Floats, task: Ints) -> float | None:
+    """Return the standard deviation of log(seconds / predicted seconds) over tasks.
+
+    Tasks are weighted by their predicted seconds, because short ones hardly delay a batch. Returns
+    None if there are fewer than two tasks.
+
+    >>> two = np.array([1.0, 1.0])
+    >>> round(measure_spread(two, np.array([1.0, math.e]), np.array([0, 1])), 3)
+    0.707
+    """
+    expected, actual = np.bincount(task, predicted_s), np.bincount(task, seconds)
+    rows = np.flatnonzero((expected > 0) & (actual > 0))
+    if len(rows) < 2:
+        return None
+    weight = expected[rows] / expected[rows].sum()
+    log_ratio = np.log(actual[rows]) - np.log(expected[rows])
+    variance = float(weight @ (log_ratio - weight @ log_ratio) ** 2)
+    independent_tasks = 1 / float(weight @ weight)
+    return math.sqrt(variance * independent_tasks / max(independent_tasks - 1, 0.5))
+
+
+def update_spreads(
+    table: PartitionTable, batch: MicroBatch, predicted_s: Floats | None
+) -> tuple[float, ...]:
+    """Return the spreads of the last batches, with that of the reports.
+
+    Reports do not name their task. The only report of a partition by its owner's executor is
+    attributed to the owner's slot; any other report counts as a task, because tails and cut ranges
+    mostly have a task for each piece. `predicted_s`: of each report; None if there were none.
+    """
+    spreads, reports = table.state.spreads, batch.observed
+    if predicted_s is None:
+        return spreads
+    rows = np.flatnonzero(
+        (table.report_line >= 0) & (reports.seconds > 0) & np.isfinite(reports.seconds)
+        & (reports.records >= 1) & np.isfinite(predicted_s)
+    )  # fmt: skip
+    index = {executor.id: i for i, executor in enumerate(batch.executors)}
+    executor = np.array([index.get(name, -1) for name in reports.executors], np.int64)
+    reader, owner = executor[reports.executor[rows]], table.owner[table.report_line[rows]]
+    is_owner = (owner >= 0) & (batch.anonymous | (batch.slot_executor[owner] == reader))
+    _, pair, reports_of_pair = np.unique(
+        table.report_line[rows] * (len(reports.executors) + 1) + reports.executor[rows],
+        return_inverse=True, return_counts=True,
+    )  # fmt: skip
+    is_owner &= reports_of_pair[pair] == 1
+    task = np.where(is_owner, owner, batch.slots + np.arange(len(rows)))
+    seconds = np.minimum(reports.seconds[rows], 1e15)
+    spread = measure_spread(predicted_s[rows], seconds, task)
+    return spreads if spread is None else (*spreads, min(spread, 10.0))[-MIN_BATCHES:]
+
+
+def compute_unpredictability(spreads: Sequence[float]) -> float | None:
+    """Return the median spread of the last batches; None until enough were predicted."""
+    return median(spreads) if len(spreads) >= MIN_BATCHES else None
