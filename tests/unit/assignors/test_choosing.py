@@ -231,7 +231,7 @@ def test_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param({"A": [0]}, "gave 'A' a list, not a mapping of topics", id="no topics"),
         pytest.param(None, "returned a NoneType, not a mapping of members", id="nothing"),
         pytest.param({"A": {"t": 3}}, "gave 'A' a int for 't', not a list", id="a number"),
-        pytest.param({"A": {"t": None}}, "gave 'A' a NoneType of 't', not a list", id="none"),
+        pytest.param({"A": {"t": None}}, "gave 'A' a NoneType for 't', not a list", id="none"),
         pytest.param({"A": {"t": "01"}}, "gave 'A' a str for 't', not a list", id="digits"),
         pytest.param({"A": {"t": [True]}}, r"t-True \(a bool\)", id="a flag"),
         pytest.param({"A": {"t": np.zeros((2, 2))}}, r"does not exist: t-\[0", id="2-D"),
@@ -269,7 +269,7 @@ class Explosive:
             id="short",
         ),
         pytest.param(
-            {"owner": [0] * 11 + [2]}, "member index 2 in 'owner': the group has 2", id="beyond"
+            {"owner": [0] * 11 + [2]}, "member index 2 in 'owner' of a group of 2", id="beyond"
         ),
         pytest.param({"owner": [0] * 11 + [-2]}, "member index -2 in 'owner'", id="before"),
         pytest.param({"owner": [0] * 12, "notes": 3}, "unreadable answer: TypeError", id="notes"),
@@ -303,7 +303,7 @@ HELD = Group((Member("A", T, {"t": [0, 1]}, 1), Member("B", T), Member("C", froz
     ("owner", "withheld", "text"),
     [
         pytest.param(
-            (-1, -1), (99, 99), "member index 99 in 'withheld': the group has 3", id="range"
+            (-1, -1), (99, 99), "member index 99 in 'withheld' of a group of 3", id="range"
         ),
         pytest.param((-1, -1), (-7, 1), "member index -7 in 'withheld'", id="below"),
         pytest.param((0, 0), (-1, 1), "gave and withheld 1 partitions: t-1", id="both"),
