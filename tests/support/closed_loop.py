@@ -69,16 +69,18 @@ class Loop:
             (self.fixed + count * whole).sum() / (1 / slowness[batch.slot_executor]).sum()
         )
         first = pieces.start == batch.start[pieces.row]
+        head_pieces = int(np.count_nonzero(outcome.tasks.task < outcome.tasks.heads))
         readers = {p: names[e] for p, e in zip(number[first], executor[first], strict=True)}
         return Step(
-            outcome, len(pieces), float(busy.max() / busy.mean()), busy.max() / ideal, readers
+            outcome, head_pieces, float(busy.max() / busy.mean()), busy.max() / ideal, readers
         )
 
 
 @dataclass(frozen=True)
 class Step:
     made: PlannedBatch
-    pieces: int
+    #: Number of pieces that the slots' own tasks read; free slots take the others.
+    head_pieces: int
     #: True seconds of the busiest slot over the mean of all slots, and over the ideal.
     over_mean: float
     over_ideal: float

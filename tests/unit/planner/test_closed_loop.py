@@ -18,12 +18,12 @@ SEEDS = pytest.mark.parametrize("seed", range(1, 4))
 
 @SEEDS
 def test_noise_is_not_learned_as_cost(seed):
-    """Eight equal partitions on eight equal slots stay in place, in one piece each."""
+    """Eight equal partitions on eight equal slots stay in place, with one head each."""
     loop = Loop(make_executors(8), noise=0.2, seed=seed)
     first = loop.step([20_000] * 8).readers
     for _ in range(99):
         batch = loop.step([20_000] * 8)
-        assert batch.pieces == 8
+        assert batch.head_pieces == 8
         assert batch.readers == first
 
 
@@ -240,7 +240,7 @@ def test_the_state_does_not_grow_while_executors_and_partitions_change():
         state = made.state
         sizes.append(len(state))
         seen = tuple(
-            Observation(r.topic, r.partition, task.executor or "", r.size, 100 * r.size,
+            Observation(r.topic, r.partition, task.executor or members[0].id, r.size, 100 * r.size,
                         1e-3 * r.size * float(np.exp(dice.normal(0, 0.2))), r.size)
             for task in made.tasks for r in task.ranges
         )  # fmt: skip
