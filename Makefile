@@ -43,8 +43,9 @@ test: jar  ## All tests but `long`: those that start drivers follow lint and uni
 
 .PHONY: unit-then-drivers one-session
 unit-then-drivers: lint
-	@$(MAKE) --no-print-directory unit
-	@$(BIN)/python -m pytest tests/integration -m "integration and not long and (kills or drivers)"
+	@failed=0; $(MAKE) --no-print-directory unit || failed=1; \
+	  $(BIN)/python -m pytest tests/integration -m "integration and not long and (kills or drivers)" || failed=1; \
+	  exit $$failed
 
 one-session:
 	@$(BIN)/python -m pytest tests/integration -m "integration and not long and not (kills or drivers)"
