@@ -1,0 +1,147 @@
+"""Executors that stall in the middle of a batch: the shared tail, and Spark's settings.
+
+Four executors of one slot, 16 partitions of 500 records of 1 ms (a sleep at every tenth record), so
+that a batch takes two seconds. All configurations alternate, one whole batch per round. In each
+batch, one executor's process is disturbed, another one each time:
+
+- `stop`: SIGSTOP half a second after the batch has begun, SIGCONT two seconds later;
+- `busy`: from the begin of the batch to its end, SIGSTOP and SIGCONT alternate every 50 ms, so that
+  the executor has half of its speed, like one that shares its core with a busy loop.
+
+Spark's settings have `fetch.max.wait.ms=1` and, apart from the default, four, eight, and 16 tasks
+per slot. `times_best` is the median of the rounds' ratios to the Spark setting with the lowest
+median, with its 95% interval; `tail_tasks` is the median over batches.
+
+`ASSIGNOR_BENCH_SCALE=0.2` runs fewer rounds and writes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+
+from tests.lab.benchmarks.reader_runs import Reader
+from tests.lab.benchmarks.report import write_report
+from tests.lab.benchmarks.test_bench_tiny_batches import interval_of_median
+from tests.lab.benchmarks.turns import NO_WAIT, OURS, SCALE, Work, cluster, in_turn
+from tests.support.kafka_topics import Topic
+from tests.support.processes import find_processes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from streaming.kafka.embedded import EmbeddedBroker
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
+
+SLOTS, PARTITIONS, RECORDS = 4, 16, 500
+WARM_UP, ROUNDS = 7, max(2, int(15 * SCALE))
+SLEEP = "CASE WHEN offset % 10 = 9 THEN java_method('java.lang.Thread', 'sleep', 10L) END"
+PER_SLOT = (4, 8, 16)
+CONFIGURATIONS = {
+    "Spark: default": NO_WAIT,
+    **{
+        f"Spark: minPartitions={SLOTS * tasks}": NO_WAIT | {"minPartitions": str(SLOTS * tasks)}
+        for tasks in PER_SLOT
+    },
+    "lag-aware-sticky": OURS,
+    "lag-aware-sticky, tail=off": OURS | {"assignor.tail": "off"},
+}
+BEGIN_S, STALL_S, BEAT_S = 0.5, 2.0, 0.05
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    session = cluster(tmp_path_factory.mktemp("spark"), SLOTS)
+    yield session
+    session.stop()
+
+
+@contextmanager
+def disturb(kind: str, process: int, started: threading.Event) -> Iterator[None]:
+    """Disturb a process from the time when `started` is set."""
+    ended = threading.Event()
+
+    def run() -> None:
+        started.wait()
+        ended.wait(BEGIN_S)
+        pauses = (STALL_S,) if kind == "stop" else (BEAT_S,) * int(60 / BEAT_S)
+        for pause_s in pauses:
+            if ended.is_set():
+                return
+            os.kill(process, signal.SIGSTOP)
+            try:
+                ended.wait(pause_s)
+            finally:
+                os.kill(process, signal.SIGCONT)
+            ended.wait(BEAT_S)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        started.set()
+        ended.set()
+        thread.join()
+
+
+def measure(spark: SparkSession, servers: str, kind: str) -> list[dict[str, Any]]:
+    """Return a row for each configuration."""
+    work = Work.of([RECORDS] * PARTITIONS, SLEEP)
+    readers: list[Reader] = []
+    tails: dict[str, list[int]] = {name: [] for name in CONFIGURATIONS}
+    try:
+        for name, options in CONFIGURATIONS.items():
+            topic = Topic(servers, f"stalls-{uuid4().hex[:8]}").create(PARTITIONS)
+            readers.append(Reader.start(spark, name, topic, work, options, shape=work.shape))
+        for number in range(WARM_UP + ROUNDS):
+            processes = find_processes(os.getpid(), "CoarseGrainedExecutorBackend")
+            process = sorted(processes)[number % SLOTS]
+            for reader in in_turn(readers, number):
+                started = threading.Event()
+                with disturb(kind, process, started):
+                    started.set()  # the records are written in a few milliseconds
+                    batch = reader.round(measured=number >= WARM_UP)
+                metrics = batch["sources"][0]["metrics"] or {}
+                tails[reader.name].append(int(metrics.get("assignor.tailTasks", 0)))
+    finally:
+        for reader in readers:
+            reader.stop()
+    seconds = {reader.name: reader.seconds for reader in readers}
+    spark_names = [name for name in seconds if name.startswith("Spark")]
+    best = min(spark_names, key=lambda name: statistics.median(seconds[name]))
+    low, high = interval_of_median(ROUNDS)
+    rows = []
+    for name, batches in seconds.items():
+        ratios = sorted(a / b for a, b in zip(batches, seconds[best], strict=True))
+        rows.append({
+            "disturbance": kind, "configuration": name, "best_of_spark": best,
+            "batch_s_median": statistics.median(batches), "batch_s_max": max(batches),
+            "times_best": statistics.median(ratios),
+            "interval": f"{ratios[low]:.2f} to {ratios[high]:.2f}",
+            "tail_tasks": statistics.median(tails[name][WARM_UP:]), "rounds": ROUNDS,
+        })  # fmt: skip
+        print(rows[-1], flush=True)
+    return rows
+
+
+def test_stalls(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> None:
+    rows = [
+        row for kind in ("stop", "busy") for row in measure(spark, broker.bootstrap_servers, kind)
+    ]
+    if SCALE == 1:
+        write_report(
+            "stalls", title="Executors that stall", rows=rows, notes=__doc__ or "",
+            command="pytest -m benchmark -p no:randomly tests/lab/benchmarks/test_bench_stalls.py",
+        )  # fmt: skip
