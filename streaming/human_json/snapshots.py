@@ -179,6 +179,8 @@ def write_plan(outcome: PlannedBatch) -> dict[str, Any]:
         json_tasks[task]["ranges"].append(
             {"topic": topics[row], "partition": partitions[row], "start": start, "end": end}
         )
+    for task, preferred in enumerate(tasks.tail_executors, tasks.heads):
+        json_tasks[task]["tailExecutors"] = [executor_ids[index] for index in preferred]
     for task, standbys in outcome.standbys.items():
         json_tasks[task]["standbys"] = list(standbys)
     return {

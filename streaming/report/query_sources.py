@@ -152,8 +152,12 @@ def _add_progress(
 
 
 def _read_plan(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str, Any]:
-    """Return fields of a `SourceBatch` from its plan, and from its read reports in the next one."""
-    batch, pieces = plan.batch, plan.outcome.tasks.pieces
+    """Return fields of a `SourceBatch` from its plan, and from its read reports in the next one.
+
+    Any slot may read the tail, so no slot is planned to read it.
+    """
+    batch, tasks = plan.batch, plan.outcome.tasks
+    pieces = tasks.pieces
     executors = [name_executor(executor).id for executor in batch.executors]
     slots = [
         f"{executors[executor]}/{number}"
@@ -162,9 +166,12 @@ def _read_plan(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str, Any]
         )
     ]
     largest, planned = dict[Partition, int](), defaultdict[_Key, dict[str, int]](dict)
-    columns = pieces.row.tolist(), pieces.slot.tolist(), (pieces.end - pieces.start).tolist()
-    for row, slot, size in zip(*columns, strict=True):
+    columns = pieces.row, pieces.slot, pieces.end - pieces.start, tasks.task >= tasks.heads
+    for row, slot, size, is_in_tail in zip(*(c.tolist() for c in columns), strict=True):
         tp = Partition(batch.topics[int(batch.topic[row])], int(batch.partition[row]))
+        if is_in_tail:
+            largest[tp] = max(largest.get(tp, 0), size)
+            continue
         slot_sizes = planned[tp, executors[int(batch.slot_executor[slot])]]
         slot_sizes[slots[slot]] = slot_sizes.get(slots[slot], 0) + size
         largest[tp] = max(largest.get(tp, 0), slot_sizes[slots[slot]])
@@ -173,7 +180,7 @@ def _read_plan(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str, Any]
     if not reads or sum(reads.values()) > 1.01 * batch.total:  # the reports cover several batches
         return fields
     sizes = {key: sum(slot_sizes.values()) for key, slot_sizes in planned.items()}
-    fields["slot_seconds"] = _divide_among_slots(planned, seconds, slots)
+    fields["slot_seconds"] = _divide_among_slots(planned, reads, seconds, slots)
     fields["read_elsewhere"] = _compute_share_elsewhere(sizes, reads)
     if next_plan is not None and "plannedHitRate" in next_plan.outcome.metrics:
         fields["hit_rate"] = float(next_plan.outcome.metrics["plannedHitRate"])
@@ -197,18 +204,27 @@ def _sum_reports(plan: LoggedPlan | None, executor_id: str | None) -> tuple[_Amo
 
 
 def _divide_among_slots(
-    planned: Mapping[_Key, Mapping[str, int]], seconds: _Amounts, slots: Sequence[str]
+    planned: Mapping[_Key, Mapping[str, int]],
+    reads: _Amounts,
+    seconds: _Amounts,
+    slots: Sequence[str],
 ) -> dict[str, float]:
-    """Divide an executor's seconds among its planned slots; other reads go to its idlest slot."""
-    worked_s = dict.fromkeys(slots, 0.0)
-    for key in seconds.keys() & planned.keys():
-        for slot, size in planned[key].items():
-            worked_s[slot] += seconds[key] * size / sum(planned[key].values())
-    for key in sorted(seconds.keys() - planned.keys()):
+    """Divide an executor's seconds among its planned slots; other reads go to its idlest slot.
+
+    Reads of more offsets than planned are those of a tail, or of pieces planned elsewhere.
+    """
+    worked_s, unplanned_s = dict.fromkeys(slots, 0.0), dict[_Key, float]()
+    for key, key_s in seconds.items():
+        size = sum(planned[key].values()) if key in planned else 0
+        planned_share = min(1.0, size / max(reads[key], 1.0))
+        unplanned_s[key] = key_s * (1 - planned_share)
+        for slot, slot_size in planned.get(key, {}).items():
+            worked_s[slot] += key_s * planned_share * slot_size / size
+    for key, key_s in sorted(unplanned_s.items()):
         executor = key[1]
         executor_slots = [slot for slot in slots if slot.rpartition("/")[0] == executor]
         slot = min(executor_slots or [f"{executor}/0"], key=lambda name: worked_s.get(name, 0.0))
-        worked_s[slot] = worked_s.get(slot, 0.0) + seconds[key]
+        worked_s[slot] = worked_s.get(slot, 0.0) + key_s
     return worked_s
 
 
