@@ -54,7 +54,8 @@ class PlayedBatch:
     tasks: int
     #: Number of partitions with data.
     partitions: int
-    #: Number of partitions that changed executor although the previous executor is present.
+    #: Number of partitions that changed executor although the previous executor is present. The
+    #: readers of a tail do not count, because they do not own its partitions.
     moved_partitions: int
     #: Seconds spent on records by executor ID, without starts of tasks and consumers.
     busy_seconds: Mapping[str, float]
@@ -63,6 +64,9 @@ class PlayedBatch:
     #: Predicted share by which the plan's busiest slot is above the ideal; None if no
     #: assignor planned it. `regret_share` minus this was not predicted.
     planned_imbalance: float | None = None
+    #: Number of partitions whose beginning another executor reads than the previous end, although
+    #: that executor is present; also after a tail.
+    cold_partitions: int = 0
 
     @property
     def regret_share(self) -> float:
@@ -83,6 +87,8 @@ class SimulatedQuery:
     observed: ReadReports = field(default_factory=ReadReports.empty)
     #: Executor that last read the end of each partition.
     last_reader: dict[Partition, str] = field(default_factory=dict)
+    #: The same without readers of tails.
+    owner: dict[Partition, str] = field(default_factory=dict)
     #: The planner's reasons for the last batch, with the summary first; empty for Spark's own.
     reasons: tuple[str, ...] = ()
     planned_imbalance: float | None = None
@@ -164,26 +170,31 @@ class SimulatedQuery:
     ) -> PlayedBatch:
         """Compute the result of a batch, and store its read reports for the next plan."""
         busy_s = {e.id: 0.0 for e in batch.executors}
-        first_reader: dict[Partition, str] = {}
-        last_read: dict[Partition, tuple[int, str]] = {}
+        first_reader, first_owner = dict[Partition, str](), dict[Partition, str]()
+        last_read = dict[Partition, tuple[int, str]]()
+        last_owned = dict[Partition, tuple[int, str]]()
+        readers = ((first_reader, last_read), (first_owner, last_owned))
         reports: list[tuple[Partition, str, int, float]] = []
         record_bytes = np.full(len(batch.records), 100.0) if batch.bytes is None else batch.bytes
         bytes_of = dict(zip(batch.partitions, record_bytes.tolist(), strict=True))
         is_far, crossed_bytes = _make_cross_zone_test(batch), 0.0
         for run in runs:
             slowness = batch.slowness.get(run.executor, 1.0)
+            is_head = not tasks[run.task].tail_executors
             for r in tasks[run.task].ranges:
                 tp = r.tp
                 spent_s = r.size * cost[tp] * slowness
                 busy_s[run.executor] += spent_s
                 reports.append((tp, run.executor, r.size, spent_s))
                 crossed_bytes += r.size * bytes_of[tp] * is_far(tp, run.executor)
-                if r.start == first_offset[tp]:
-                    first_reader[tp] = run.executor
-                if r.end > last_read.get(tp, (-1, ""))[0]:
-                    last_read[tp] = (r.end, run.executor)
-        last = self.last_reader
-        moves = sum(last.get(k, e) != e and last[k] in busy_s for k, e in first_reader.items())
+                for first, last in readers[: 1 + is_head]:
+                    if r.start == first_offset[tp]:
+                        first[tp] = run.executor
+                    if r.end > last.get(tp, (-1, ""))[0]:
+                        last[tp] = (r.end, run.executor)
+        moves = _count_changes(self.owner, first_owner, busy_s)
+        cold_starts = _count_changes(self.last_reader, first_reader, busy_s)
+        self.owner.update({tp: e for tp, (_, e) in last_owned.items()})
         self.last_reader.update({tp: e for tp, (_, e) in last_read.items()})
         size = np.array([r[2] for r in reports], np.float64)
         self.observed = ReadReports.of(
@@ -205,9 +216,17 @@ class SimulatedQuery:
         bound_s = max(work / total_speed, max_cost * min_slowness)
         share = None if batch.replicas is None else crossed_bytes / (total_bytes or 1.0)
         counts = (len(tasks), len(last_read), moves)
+        planned = self.planned_imbalance
         return PlayedBatch(
-            batch.number, seconds, bound_s, *counts, busy_s, share, self.planned_imbalance
+            batch.number, seconds, bound_s, *counts, busy_s, share, planned, cold_starts
         )
+
+
+def _count_changes(
+    last: Mapping[Partition, str], first: Mapping[Partition, str], present: Mapping[str, float]
+) -> int:
+    """Return how many partitions changed executor although the last one is present."""
+    return sum(last.get(tp, e) != e and last[tp] in present for tp, e in first.items())
 
 
 def list_tasks(outcome: PlannedBatch) -> list[PlacedTask]:
@@ -320,9 +339,9 @@ class MappingResult:
         return fmean(shares) if shares else None
 
     @property
-    def mean_moved_share(self) -> float:
-        """Mean share of a batch's partitions that move to another executor."""
-        return fmean(p.moved_partitions / max(1, p.partitions) for p in self.batches)
+    def mean_cold_share(self) -> float:
+        """Mean share of a batch's partitions that start on another executor than they ended on."""
+        return fmean(p.cold_partitions / max(1, p.partitions) for p in self.batches)
 
 
 def compare(
@@ -330,9 +349,14 @@ def compare(
     names: Sequence[str],
     find: Callable[[str], Assignor] = lookup,
     locality_wait_s: float = 3.0,
+    options: Mapping[str, str] | None = None,
 ) -> list[MappingResult]:
-    """Simulate the scenario with each mapping; omit warm-up batches if there are others."""
-    queries = [SimulatedQuery(name, scenario, {}, find, locality_wait_s) for name in names]
+    """Simulate the scenario with each mapping; omit warm-up batches if there are others.
+
+    `options`: options of the planner.
+    """
+    options = options or {}
+    queries = [SimulatedQuery(name, scenario, options, find, locality_wait_s) for name in names]
     results = [play(query) for query in queries]
     return [
         MappingResult(name, batches[WARM_UP_BATCHES:] or batches)

@@ -8,6 +8,7 @@ import pytest
 
 from streaming.cli.main import run
 from tests.support.packed import pack_snapshot, pack_task_rows, unpack_tasks
+from tests.unit.streaming.kept_query import kept_query
 
 GOOD = {
     "executors": [{"id": "1", "host": "h", "slots": 2}],
@@ -32,6 +33,23 @@ def test_plans_are_described(snapshots, capfd):
     out = capfd.readouterr().out
     assert "400 offsets of 4 partitions in 2 tasks on 1 executor" in out
     assert "executor 1 slot 1" in out
+
+
+def test_a_tail_task_has_no_slot(snapshots, capfd, tmp_path):
+    options = {"assignor.tail": "auto"}
+    sizes = [dict.fromkeys(range(8), 4000)] * 7
+    query = kept_query(tmp_path, sizes, options=options, noise=0.4, slots=2)
+    *_, last, _ = query.plan_log.read_text().splitlines()
+    snapshot = json.loads(last)["snapshot"]
+    assert run(["plan", snapshots(snapshot)]) == 0
+    out = capfd.readouterr().out
+    assert "any free slot of executors 1, 2 " in out
+    assert "slot -1" not in out
+    assert run(["plan", "--json", snapshots(snapshot)]) == 0
+    answer = json.loads(capfd.readouterr().out)
+    tail = [task for task in answer["tasks"] if task["executor"] is None]
+    assert len(tail) == answer["metrics"]["tailTasks"]
+    assert {(t["slot"], *t["tailExecutors"]) for t in tail} == {(-1, "1", "2")}
 
 
 def test_a_chain_passes_each_state_to_the_next_plan(snapshots, capfd):

@@ -21,6 +21,7 @@ from streaming.cli import main
 from streaming.human_json.snapshots import read_snapshot
 from streaming.replay.cluster import choose_cluster
 from streaming.replay.log import CheckpointLog, read_executors, read_log
+from streaming.replay.plan_log import read_tasks
 from tests.unit.streaming.checkpoints import write_checkpoint
 from tests.unit.streaming.kept_query import kept_query
 
@@ -197,6 +198,25 @@ def test_a_plan_is_replayed_on_the_executors_of_its_batch(tmp_path, capsys):
         "'this query' is omitted, because its plans were made for the query's own executors" in err
     )
     assert "this query" not in [mapping["name"] for mapping in json.loads(out)["mappings"]]
+
+
+@pytest.mark.parametrize(
+    ("local", "heads", "tail"),
+    [
+        pytest.param(False, {("1",), ("2",)}, {("1", "2")}, id="executors"),
+        pytest.param(True, {("driver",)}, {()}, id="local mode: any slot of the driver"),
+    ],
+)
+def test_a_logged_tail_is_replayed_on_any_free_slot(local, heads, tail, tmp_path):
+    sizes = [dict.fromkeys(range(8), 4000)] * 8
+    options = {"assignor.tail": "auto"}
+    query = kept_query(tmp_path, sizes, options=options, noise=0.4, slots=2, local=local)
+    log = read_log(str(query.checkpoint))
+    tasks = read_tasks(query.plan_log, log.sources)["0"].tasks[7]
+    heads_of_plan = query.outcomes[7].tasks.heads
+    assert len(tasks) > heads_of_plan
+    assert {task.preferred_executors for task in tasks[:heads_of_plan]} == heads
+    assert {task.preferred_executors for task in tasks[heads_of_plan:]} == tail
 
 
 def test_a_source_that_is_not_in_the_plan_log_is_reported(tmp_path, capsys):
