@@ -26,7 +26,7 @@ OwnAssignors = Annotated[
 
 Tail = Annotated[
     str | None,
-    typer.Option("--tail", metavar="auto|off|NUMBER", help="assignor.tail, for all assignors."),
+    typer.Option("--tail", metavar="auto|off|NUMBER", help="assignor.tail."),
 ]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor
+from assignor_bridge.planner.unpredictability import compute_unpredictability
 from streaming.replay.log import read_costs, read_executors
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class Cluster:
     unusual_costs: Mapping[Partition, float] = field(default_factory=dict)
     #: Slowness by executor ID, where 1 is a usual executor; hindsight like `unusual_costs`.
     slowness: Mapping[str, float] = field(default_factory=dict)
+    #: Relative noise of each partition's time that no plan can predict; 0 if unknown.
+    unpredictability: float = 0.0
     #: Seconds that a task waits for its executor (`spark.locality.wait`).
     locality_wait_s: float = 3.0
     #: Texts that describe where `executors` and `cost` come from.
@@ -85,7 +88,8 @@ def choose_cluster(
         with_rack = dict(zip(all_executors, racks.add_racks_to(all_executors), strict=True))
         members = tuple(with_rack[e] for e in members)
         by_batch = {number: tuple(with_rack[e] for e in each) for number, each in by_batch.items()}
-    costs = read_costs(log.checkpoint.states.get(source)) if cost_us is None else None
+    state = log.checkpoint.states.get(source)
+    costs = read_costs(state) if cost_us is None else None
     if cost_us is not None:
         cost_s, cost_origin = cost_us / 1e6, "as given"
     elif costs is not None:
@@ -102,7 +106,9 @@ def choose_cluster(
         {name: f for name, f in costs.slowness.items() if name in replayed_ids} if costs else {}
     )
     origins = {"executors": origin, "cost": cost_origin}
-    return Cluster(members, cost_s, unusual_costs, slowness, locality_wait_s, origins, by_batch)
+    noise = compute_unpredictability(state.spreads) if state is not None else None
+    settings = (noise or 0.0, locality_wait_s, origins, by_batch)
+    return Cluster(members, cost_s, unusual_costs, slowness, *settings)
 
 
 def _choose_executors(

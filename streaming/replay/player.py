@@ -7,6 +7,7 @@ Nothing is read from Kafka, and Spark is not started.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from streaming.replay.traffic import Traffic
     from streaming.simulator.mappings import PlacedTask
 
-#: Only records have a cost, because the log has no costs for tasks and cold consumers.
+#: Only records have a cost, because the log has no costs for tasks and cold consumers. Without a
+#: planner's state, their cost is predictable.
 RECORDS_ONLY = Scenario(service_noise=0, task_seconds=0, cold_seconds=0)
 
 
@@ -49,14 +51,16 @@ def replay(
     """Replay the batches with data through each mapping or assignor.
 
     If an assignor refuses (its preconditions do not hold, or an option is missing), its result has
-    the error, and the other mappings are still replayed. `racks` requires `traffic`. `logged_tasks`
-    has the query's own tasks by batch number; batches without an entry are omitted.
+    the error, and the other mappings are still replayed. `options` are those of the planner.
+    `racks` requires `traffic`. `logged_tasks` has the query's own tasks by batch number; batches
+    without an entry are omitted.
     """
     with_data = [
         b for b in batches if b.records and (logged_tasks is None or b.batch in logged_tasks)
     ]
     simulated = [_make_batch(batch, cluster, racks, traffic) for batch in with_data]
     leader_batches = simulated
+    scenario = dataclasses.replace(RECORDS_ONLY, service_noise=cluster.unpredictability)
     if racks is not None:
         leader_batches = [
             _make_batch(b, cluster, racks, traffic, leaders_only=True) for b in with_data
@@ -64,12 +68,12 @@ def replay(
 
     def play_one(name: str, **extra: float) -> MappingResult:
         all_options = {**(options or {}), **{f"assignor.{key}": str(n) for key, n in extra.items()}}
-        query = SimulatedQuery(name, RECORDS_ONLY, all_options, find, cluster.locality_wait_s)
+        query = SimulatedQuery(name, scenario, all_options, find, cluster.locality_wait_s)
         return _play(query, leader_batches if is_sparks(name) else simulated)
 
     own_results, wait_s = [], cluster.locality_wait_s
     if logged_tasks is not None:
-        query = LoggedQuery(ITSELF, RECORDS_ONLY, locality_wait_s=wait_s, logged_tasks=logged_tasks)
+        query = LoggedQuery(ITSELF, scenario, locality_wait_s=wait_s, logged_tasks=logged_tasks)
         own_results = [_play(query, simulated)]
     if traffic is None:
         mappings = [play_one(name) for name in names]

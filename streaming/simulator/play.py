@@ -170,9 +170,10 @@ class SimulatedQuery:
     ) -> PlayedBatch:
         """Compute the result of a batch, and store its read reports for the next plan."""
         busy_s = {e.id: 0.0 for e in batch.executors}
-        first_reader, first_owner = dict[Partition, str](), dict[Partition, str]()
-        last_read = dict[Partition, tuple[int, str]]()
-        last_owned = dict[Partition, tuple[int, str]]()
+        first_reader: dict[Partition, str] = {}
+        first_owner: dict[Partition, str] = {}
+        last_read: dict[Partition, tuple[int, str]] = {}
+        last_owned: dict[Partition, tuple[int, str]] = {}
         readers = ((first_reader, last_read), (first_owner, last_owned))
         reports: list[tuple[Partition, str, int, float]] = []
         record_bytes = np.full(len(batch.records), 100.0) if batch.bytes is None else batch.bytes

@@ -273,8 +273,11 @@ def test_progress_of_a_real_run_is_read():
     assert list(samples["assignor_held_back_records"].values()) == [11_615 - 3 * 1_495]
     assert samples["assignor_info"].popitem()[0][-1] == "lag-aware-sticky"
     assert samples["assignor_reader_bytes_total"].popitem()[1] > 10_000
-    # The run had no watermark, commits, limits, or racks, and did not measure lag.
+    # The run had no watermark, commits, limits, racks, or tail, and did not measure lag.
     unused = {
+        "assignor_tail_ratio",
+        "assignor_tail_tasks",
+        "assignor_unpredictability_ratio",
         "assignor_admitted_records",
         "assignor_held_back_info",
         "assignor_offsets_lost_total",

@@ -204,6 +204,20 @@ def test_simulate_compares_mappings(capfd):
     assert [row["name"] for row in rows] == ["spark", "sticky"]
 
 
+def test_a_tail_compensates_for_simulated_noise(capfd):
+    def simulate(tail: str, noise: str) -> dict[str, float]:
+        flags = ["--partitions", "64", "--executors", "8", "--batches", "25"]
+        call = ["simulate", *flags, "--service-noise", noise, "--tail", tail, "--json"]
+        assert run([*call, "--assignors", "lag-aware-sticky"]) == 0
+        return json.loads(capfd.readouterr().out)
+
+    off, auto = simulate("off", "0.4"), simulate("auto", "0.4")
+    assert auto["meanOver"] < off["meanOver"] / 2
+    assert off["tasks"] == 8 < auto["tasks"]
+    assert off["brokenContinuities"] < auto["brokenContinuities"], "a head after a tail is cold"
+    assert simulate("auto", "0")["tasks"] == 8
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -219,6 +233,7 @@ def test_simulate_compares_mappings(capfd):
         (["--assignors", "minPartitions=200000000"], "at most 1,000,000 tasks"),
         (["--assignors", "nobody"], "unknown assignor 'nobody'"),
         (["--assignors", " "], "--assignors is ' '"),
+        (["--tail", "65"], "assignor.tail"),
         (["--cost-us", "1", "--cost-ms", "1"], "--cost-ms is the former --cost-us"),
     ],
 )

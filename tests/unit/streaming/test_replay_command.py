@@ -304,3 +304,24 @@ def test_a_query_without_a_kafka_source_is_refused(checkpoint, capsys):
     (checkpoint / "sources" / "0" / "0").unlink()
     assert main.run(["estimate", "--checkpoint", str(checkpoint)]) == 2
     assert "has no Kafka source" in capsys.readouterr().err
+
+
+def test_a_tail_is_estimated_with_the_unpredictability_that_the_planner_measured(tmp_path, capsys):
+    sizes = [dict.fromkeys(range(8), 4000)] * 30
+    query = kept_query(tmp_path, sizes, noise=0.6, slots=2)
+    call = ["estimate", str(query.checkpoint), "--json", "--assignors", "lag-aware-sticky"]
+
+    def estimate(tail: str) -> dict[str, float]:
+        assert main.run([*call, "--tail", tail]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["unpredictability"] == pytest.approx(0.5, abs=0.3)
+        assert "time deviates unpredictably by" in " ".join(found["assumptions"])
+        return found["mappings"][0]
+
+    off, one, auto = map(estimate, ("off", "1", "auto"))
+    assert off["tasks"] == 4
+    assert off["tasks"] < one["tasks"] < auto["tasks"]
+    assert auto["timesIdeal"] < one["timesIdeal"] < off["timesIdeal"]
+    assert auto["movedShare"] <= off["movedShare"] + 0.1
+    assert main.run([*call, "--tail", "some"]) == 2
+    assert "assignor.tail" in capsys.readouterr().err
