@@ -12,7 +12,8 @@ from assignor_bridge.planner.batch import MAX_SLOTS
 from streaming.cli.arguments import AsJson
 from streaming.cli.assignors import Tail, make_finder, parse_names, parse_tail
 from streaming.cli.output import make_printable, print_table
-from streaming.simulator.play import SPARK_MAPPINGS, MappingResult, compare
+from streaming.simulator.play import SPARK_MAPPINGS, compare
+from streaming.simulator.results import MappingResult
 from streaming.simulator.scenario import Lags, Scenario
 
 _DEFAULT_COST_US = 500.0

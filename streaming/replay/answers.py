@@ -13,7 +13,7 @@ from streaming.simulator.play import SPARK_MAPPINGS
 
 if TYPE_CHECKING:
     from streaming.replay.cluster import Cluster
-    from streaming.simulator.play import MappingResult
+    from streaming.simulator.results import MappingResult
 
 #: Regret below this is a rounding error.
 _ROUNDING_S = 1e-9

@@ -18,7 +18,8 @@ from assignor_bridge.errors import AssignorError
 from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.replay.replayed import EVERYTHING, ITSELF, Replay
 from streaming.replay.traffic import PRICE_PER_GB
-from streaming.simulator.play import MappingResult, SimulatedQuery, is_sparks
+from streaming.simulator.play import SimulatedQuery, is_sparks
+from streaming.simulator.results import MappingResult
 from streaming.simulator.scenario import Scenario, SimulatedBatch
 
 if TYPE_CHECKING:
