@@ -11,6 +11,7 @@ import typer
 from assignor_bridge.assignors.custom import Finder
 from assignor_bridge.assignors.protocol import Assignor
 from assignor_bridge.errors import OptionError
+from assignor_bridge.options import parse_options
 from streaming.simulator.mappings import MAX_TASKS
 from streaming.simulator.play import SPARK_MAPPINGS, is_sparks
 
@@ -22,6 +23,18 @@ OwnAssignors = Annotated[
         help="Custom assignor class that the input may refer to; may be repeated.",
     ),
 ]
+
+Tail = Annotated[
+    str | None,
+    typer.Option("--tail", metavar="auto|off|NUMBER", help="assignor.tail."),
+]
+
+
+def parse_tail(text: str | None) -> dict[str, str]:
+    """Return the option `assignor.tail`, if it is given; raise OptionError if it is invalid."""
+    options = {} if text is None else {"assignor.tail": text}
+    parse_options(options)
+    return options
 
 
 def parse_names(text: str, option: str = "--assignors") -> list[str]:

@@ -11,7 +11,7 @@ from rich.console import Console
 from assignor_bridge.errors import OptionError
 from streaming.cli import zone_options
 from streaming.cli.arguments import OUTPUT, PlanLog, check_not_empty, check_writable, write_file
-from streaming.cli.assignors import check_names, make_finder, parse_names
+from streaming.cli.assignors import Tail, check_names, make_finder, parse_names, parse_tail
 from streaming.cli.kafka_options import BootstrapServers, CommandConfig, check_source
 from streaming.cli.output import note, print_lines, print_table
 from streaming.replay import bill, player
@@ -62,6 +62,7 @@ def estimate(
     locality_wait: Annotated[
         float, typer.Option(min=0, max=1_000_000, metavar="SECONDS", help="spark.locality.wait.")
     ] = 3.0,
+    tail: Tail = None,
     plan_log: PlanLog = None,
     racks_file: zone_options.RacksFile = None,
     price_per_gb: zone_options.PricePerGb = None,
@@ -95,6 +96,7 @@ def estimate(
     names = parse_names(assignors)
     find = make_finder(names, "--assignors")
     check_names(names, find)
+    planner_options = parse_tail(tail)
     if output is not None:
         if output.suffix not in (".svg", ".html"):
             raise OptionError(f"--output {output}: a name that ends in .svg or .html is expected")
@@ -134,7 +136,8 @@ def estimate(
         tasks = logged_tasks.tasks if logged_tasks else None
         cluster = choose_cluster(log, name, log_batches, **options)
         traffic = estimate_traffic(log, name, log_batches, price, record_bytes) if racks else None
-        play = partial(player.replay, find=find, racks=racks, traffic=traffic, logged_tasks=tasks)
+        play = partial(player.replay, options=planner_options, find=find, racks=racks)
+        play = partial(play, traffic=traffic, logged_tasks=tasks)
         with stderr.status(f"replaying {len(log_batches)} batches with {len(names)} mappings"):
             replays.append(play(log.title(name), log_batches, cluster, names))
     for replay in replays:

@@ -18,6 +18,7 @@ from streaming.cli.lines import answer_lines, note_on_line, write_json
 from streaming.cli.output import print_lines
 from streaming.human_json.json_input import parse
 from streaming.human_json.snapshots import parse_plan_log_line, read_snapshot, write_plan
+from streaming.observe.words import describe_tail_reader
 
 #: Maximum number of tasks printed per plan.
 _MAX_TASKS = 40
@@ -131,12 +132,15 @@ def _describe_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
     for task in tasks[:_MAX_TASKS]:
         executor, ranges = task["executor"], task["ranges"]
         location = "anywhere" if executor is None else f"executor {executor}"
+        location += f" slot {task['slot']}"
+        if "tail" in task:
+            location = describe_tail_reader(task["tail"]["executors"])
         offset_count = sum(r["end"] - r["start"] for r in ranges)
         range_texts = [f"{r['topic']}-{r['partition']}[{r['start']},{r['end']})" for r in ranges]
         work = f"{offset_count:>12,} offsets: {elide(range_texts, _MAX_RANGES, ' ')}"
         if "standbys" in task:
             work += f", then executor {', '.join(task['standbys'])}"
-        rows.append((f"{location} slot {task['slot']}", work))
+        rows.append((location, work))
     width = max((len(slot) for slot, _ in rows), default=0)
     lines = [f"  {slot:{width}}  {work}" for slot, work in rows]
     if len(tasks) > _MAX_TASKS:

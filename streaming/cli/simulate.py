@@ -10,9 +10,10 @@ import typer
 from assignor_bridge.errors import OptionError
 from assignor_bridge.planner.batch import MAX_SLOTS
 from streaming.cli.arguments import AsJson
-from streaming.cli.assignors import make_finder, parse_names
+from streaming.cli.assignors import Tail, make_finder, parse_names, parse_tail
 from streaming.cli.output import make_printable, print_table
-from streaming.simulator.play import SPARK_MAPPINGS, MappingResult, compare
+from streaming.simulator.play import SPARK_MAPPINGS, compare
+from streaming.simulator.results import MappingResult
 from streaming.simulator.scenario import Lags, Scenario
 
 _DEFAULT_COST_US = 500.0
@@ -50,6 +51,9 @@ def simulate(
         float,
         typer.Option(min=1, max=1_000_000, help="Ratio of highest to lowest cost per record."),
     ] = 1.0,
+    service_noise: Annotated[
+        float, typer.Option(min=0, max=10, help="Unpredictable noise of a partition's time.")
+    ] = Scenario().service_noise,
     slow: Annotated[str, typer.Option(help="Slowdown by executor number, such as 3=2.5.")] = "",
     churn_every: Annotated[
         int,
@@ -74,6 +78,7 @@ def simulate(
             f"{', '.join(SPARK_MAPPINGS)}; the last two accept =NUMBER."
         ),
     ] = _DEFAULTS,
+    tail: Tail = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same batches.")] = 1,
     as_json: AsJson = False,
 ) -> None:
@@ -101,6 +106,7 @@ def simulate(
         noise=noise,
         cost=cost_s,
         cost_skew=cost_skew,
+        service_noise=service_noise,
         slow=_parse_slow(slow, executors),
         churn_every=churn_every,
         zones=zones,
@@ -108,10 +114,12 @@ def simulate(
         seed=seed,
     )
     names = parse_names(assignors)
-    results, find = [], make_finder(names, "--assignors")
+    options, results, find = parse_tail(tail), [], make_finder(names, "--assignors")
     for name in names:
         typer.echo(f"simulating {make_printable(name)} …", err=True)
-        results += compare(scenario, [name], find=find, locality_wait_s=locality_wait)
+        results += compare(
+            scenario, [name], find=find, locality_wait_s=locality_wait, options=options
+        )
     if as_json:
         for result in results:
             typer.echo(json.dumps(_to_json(result)))
@@ -123,10 +131,10 @@ def _to_table(results: Sequence[MappingResult]) -> tuple[tuple[str, ...], list[l
     """Return the head and the rows of a table, with a cross-zone column if there are zones."""
     rows = []
     for result in results:
-        shares = (result.mean_regret_share, result.worst_regret_share, result.mean_moved_share)
-        mean_regret, worst_regret, moved = (f"{share:.1%}" for share in shares)
+        shares = (result.mean_regret_share, result.worst_regret_share, result.mean_cold_share)
+        mean_regret, worst_regret, cold = (f"{share:.1%}" for share in shares)
         seconds, tasks = f"{result.median_seconds:.3f}", f"{result.tasks:,.0f}"
-        rows.append([result.name, seconds, mean_regret, worst_regret, tasks, moved])
+        rows.append([result.name, seconds, mean_regret, worst_regret, tasks, cold])
     if all(r.cross_zone_share is None for r in results):
         return _HEAD, rows
     zone_cells = [f"{r.cross_zone_share or 0:.1%}" for r in results]
@@ -141,7 +149,7 @@ def _to_json(result: MappingResult) -> dict[str, object]:
         "meanOver": round(result.mean_regret_share, 6),
         "worstOver": round(result.worst_regret_share, 6),
         "tasks": round(result.tasks, 2),
-        "brokenContinuities": round(result.mean_moved_share, 6),
+        "brokenContinuities": round(result.mean_cold_share, 6),
         **({} if share is None else {"crossZoneShare": round(share, 6)}),
     }
 

@@ -41,7 +41,7 @@ TERMS: Mapping[str, str] = {
         "Sum of the differences between predicted and reported read times, divided by the total "
         "read time (mean over the batches)."
     ),
-    "locality hits": "Share of reading tasks that ran on their preferred executor.",
+    "locality hits": "Share of reading tasks that ran on a preferred executor.",
     "Machine": "As reported by Python. The broker, driver, executors, and demo share the cores.",
     "Executors": "Spark's worker processes. A slot runs one task at a time.",
     "JVM options": (

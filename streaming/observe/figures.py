@@ -24,7 +24,7 @@ class TaskFigures:
     start_s: float
     seconds: float
     records: int
-    #: Whether it ran on its preferred executor (Spark's locality level PROCESS_LOCAL).
+    #: Whether it ran on a preferred executor (Spark's locality level PROCESS_LOCAL).
     local: bool
 
 
@@ -113,7 +113,7 @@ class RunFigures:
 
     @property
     def hit_rate(self) -> float | None:
-        """Share of reading tasks that ran on their preferred executor; None without tasks."""
+        """Share of reading tasks that ran on a preferred executor; None without tasks."""
         were_local = [task.local for task in self.measured_tasks]
         return sum(were_local) / len(were_local) if were_local else None
 

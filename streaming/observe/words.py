@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 def format_count(number: float) -> str:
     """Format a count as a short text.
@@ -33,3 +38,12 @@ def format_seconds(seconds: float, digits: int = 2) -> str:
             is_long = value >= 10 ** (digits - 1)
             return f"{value:.0f} {unit}" if is_long else f"{value:.{digits}g} {unit}"
     return "∞"
+
+
+def describe_tail_reader(executors: Sequence[str]) -> str:
+    """Name the slots that may take a tail task; without executors, the slots of local mode.
+
+    >>> print(describe_tail_reader(["1", "2"]), "or", describe_tail_reader([]))
+    any free slot of executors 1, 2 or any free slot
+    """
+    return f"any free slot{' of executors ' * bool(executors)}{', '.join(executors)}"

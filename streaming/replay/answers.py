@@ -13,7 +13,7 @@ from streaming.simulator.play import SPARK_MAPPINGS
 
 if TYPE_CHECKING:
     from streaming.replay.cluster import Cluster
-    from streaming.simulator.play import MappingResult
+    from streaming.simulator.results import MappingResult
 
 #: Regret below this is a rounding error.
 _ROUNDING_S = 1e-9
@@ -39,6 +39,7 @@ def replay_to_json(replay: Replay) -> dict[str, object]:
             str(tp): cost for tp, cost in sorted(replay.cluster.unusual_costs.items())
         },
         "slowness": dict(sorted(replay.cluster.slowness.items())),
+        "unpredictability": replay.cluster.unpredictability,
         "localityWaitSeconds": replay.cluster.locality_wait_s,
         "assumptions": list(list_assumptions(replay)),
         "mappings": [_result_to_json(result, spark_seconds) for result in replay.mappings],
@@ -169,13 +170,19 @@ def list_assumptions(replay: Replay) -> tuple[str, ...]:
     return (
         f"{count} with {slots_text}, {when}{executor_origin}",
         f"{_describe_costs(cluster)}{format_seconds(cluster.cost_s)}{cost_origin}; starting a "
-        "task or a consumer, and work after the read, cost nothing",
+        f"task or a consumer, and work after the read, cost nothing{_describe_noise(cluster)}",
         "each batch reads its own offsets and has all slots to itself; a task waits up to "
         f"{cluster.locality_wait_s:g} s for its executor (spark.locality.wait)",
         "minPartitions is 4 tasks per slot, but at least 2 per partition; maxRecordsPerPartition "
         "is a quarter of a slot's even share",
         *list_bill_assumptions(replay),
     )
+
+
+def _describe_noise(cluster: Cluster) -> str:
+    if not cluster.unpredictability:
+        return ""
+    return f"; a partition's time deviates unpredictably by {cluster.unpredictability:.0%}"
 
 
 def _describe_costs(cluster: Cluster) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from streaming.replay.replayed import Replay
     from streaming.replay.traffic import Traffic
-    from streaming.simulator.play import MappingResult
+    from streaming.simulator.results import MappingResult
 
 HEAD = ("mapping", "across zones", "GB a day", "cost a day", "times the ideal")
 #: Name of the result for lag-aware-sticky planned without zones.

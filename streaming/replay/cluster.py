@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor
+from assignor_bridge.planner.unpredictability import compute_unpredictability
 from streaming.replay.log import read_costs, read_executors
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class Cluster:
     unusual_costs: Mapping[Partition, float] = field(default_factory=dict)
     #: Slowness by executor ID, where 1 is a usual executor; hindsight like `unusual_costs`.
     slowness: Mapping[str, float] = field(default_factory=dict)
+    #: Relative noise of each partition's time that no plan can predict; 0 if unknown.
+    unpredictability: float = 0.0
     #: Seconds that a task waits for its executor (`spark.locality.wait`).
     locality_wait_s: float = 3.0
     #: Texts that describe where `executors` and `cost` come from.
@@ -106,9 +109,9 @@ def choose_cluster(
         ids = {e.id for e in all_executors}
         slowness = {executor: f for executor, f in costs.slowness.items() if executor in ids}
     origins = {"executors": origin, "cost": cost_origin}
-    return Cluster(
-        executors, cost_s, unusual_costs, slowness, locality_wait_s, origins, executors_by_batch
-    )
+    noise = compute_unpredictability(state.spreads) if state is not None else None
+    settings = (noise or 0.0, locality_wait_s, origins, executors_by_batch)
+    return Cluster(executors, cost_s, unusual_costs, slowness, *settings)
 
 
 def _choose_executors(

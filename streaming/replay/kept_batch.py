@@ -186,7 +186,8 @@ def _copy_costs(old_state: StickyState, new_state: StickyState) -> StickyState:
 
     column_names = ("cost", "last_cost", "evidence", "bytes", "density")
     columns: dict[str, Any] = {name: copy_column(name) for name in column_names}
-    return replace(old_state, paces=new_state.paces, common=new_state.common, **columns)
+    common, spreads = new_state.common, new_state.spreads
+    return replace(old_state, paces=new_state.paces, common=common, spreads=spreads, **columns)
 
 
 def _list_partitions(state: StickyState) -> list[tuple[str, int]]:

@@ -14,9 +14,9 @@ from assignor_bridge.options import LAG_AWARE_STICKY
 from assignor_bridge.planner.costs import learn, predict
 from assignor_bridge.planner.plan import plan_step
 from assignor_bridge.planner.table import load_table
-from streaming.observe.words import format_seconds
+from streaming.observe.words import describe_tail_reader, format_seconds
 from streaming.replay.plan_log import name_executor
-from streaming.simulator.play import is_sparks, list_tasks
+from streaming.simulator.play import is_sparks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,15 +39,30 @@ _REASONS: Mapping[Change, str] = {
 
 @dataclass(frozen=True)
 class Piece:
-    """An offset range of a partition that one slot reads."""
+    """An offset range of a partition that one task reads."""
 
+    #: The slot that reads it; for a tail task, the slot that it was cut from.
     executor: str
     slot: int
     start: int
     end: int
+    is_in_tail: bool = False
+    #: Executors that a tail task prefers alike; empty in local mode.
+    tail_executors: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"[{self.start:,}, {self.end:,}) by executor {self.executor} slot {self.slot}"
+        reader = f"by executor {self.executor} slot {self.slot}"
+        if self.is_in_tail:
+            reader = f"in the tail, by {describe_tail_reader(self.tail_executors)}"
+        return f"[{self.start:,}, {self.end:,}) {reader}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return JSON values as in a plan: a tail task has no executor, and the slot -1."""
+        offsets = {"start": self.start, "end": self.end}
+        if self.is_in_tail:
+            tail_executors = list(self.tail_executors)
+            return {"executor": None, "slot": -1, **offsets, "tailExecutors": tail_executors}
+        return {"executor": self.executor, "slot": self.slot, **offsets}
 
 
 @dataclass(frozen=True)
@@ -92,7 +107,7 @@ class Explanation:
                     "partition": str(story.partition),
                     "change": story.change,
                     "before": story.previous_slot,
-                    "pieces": [vars(piece) for piece in story.pieces],
+                    "pieces": [piece.as_json() for piece in story.pieces],
                     "why": story.why,
                     "predicted": story.predicted,
                     "tookSeconds": story.took_s,
@@ -146,23 +161,26 @@ def _plan_again(
 
 
 def _count_matches(kept_batch: KeptBatch, outcome: PlannedBatch) -> int:
-    """Count the partitions whose last piece is read by the executor named in the state.
+    """Count the partitions whose last piece belongs to the executor named in the state.
 
-    If a partition was cut, the state may instead name the last reader in a zone with a replica.
+    A piece in the tail belongs to the slot that it was cut from. If zones share a partition, the
+    state names the last reader in its zone, which may differ.
     """
-    pairs = ((r, task.executor) for task in list_tasks(outcome) for r in task.ranges)
-    new_readers = {r.tp: executor for r, executor in sorted(pairs, key=lambda pair: pair[0].end)}
-    return sum(new_readers.get(tp) == reader for tp, reader in kept_batch.readers.items())
+    batch, pieces = outcome.batch, outcome.tasks.pieces
+    last_pieces = np.flatnonzero(pieces.end == batch.end[pieces.row])
+    executor = batch.slot_executor[pieces.slot[last_pieces]].tolist()
+    owners = {
+        _name_partition(batch, row): batch.executors[index].id
+        for row, index in zip(pieces.row[last_pieces].tolist(), executor, strict=True)
+    }
+    return sum(owners.get(tp) == reader for tp, reader in kept_batch.readers.items())
 
 
 def _explain_partitions(
     kept_batch: KeptBatch, outcome: PlannedBatch, table: PartitionTable, weights: Weights
 ) -> list[PartitionStory]:
     batch, pieces = outcome.batch, outcome.tasks.pieces
-    pieces_by_row: dict[int, list[Piece]] = defaultdict(list)
-    columns = (pieces.row, pieces.start, pieces.end, pieces.slot)
-    for row, start, end, slot in sorted(zip(*(c.tolist() for c in columns), strict=True)):
-        pieces_by_row[row].append(Piece(*_name_slot(batch, slot), start, end))
+    pieces_by_row = _list_pieces(outcome)
     slot_slowness = weights.slowness[batch.slot_executor]
     owner = table.range_owner  # the slot that read each range's partition last, or -1
     is_owned = owner >= 0
@@ -173,7 +191,7 @@ def _explain_partitions(
     load_limit = ideal_load * (1 + batch.settings.max_imbalance)
     stories = []
     for row in range(batch.ranges):
-        tp = Partition(batch.topics[int(batch.topic[row])], int(batch.partition[row]))
+        tp = _name_partition(batch, row)
         slot, work = int(owner[row]), float(weights.work[row])
         previous_slot = _name_slot(batch, slot) if slot >= 0 else None
         had_reader = bool(table.had_reader[table.line[row]])
@@ -192,12 +210,39 @@ def _explain_partitions(
         else:
             cause = "its previous slot had room" if slot >= 0 else "it has no previous slot"
             why = f"{cause}; see the reasons for the plan"
+        why += _describe_tail(pieces_by_row[row])
         # With two digits, the limit could look the same as a fair share.
         why += f"; a slot's limit is {format_amount(load_limit, weights, 3)}"
         slot_name = None if previous_slot is None else "{}/{}".format(*previous_slot)
         took_s = kept_batch.took_s.get(tp)
         stories.append(PartitionStory(tp, change, slot_name, pieces_by_row[row], why, work, took_s))
     return stories
+
+
+def _list_pieces(outcome: PlannedBatch) -> dict[int, list[Piece]]:
+    """Return the pieces of each range, by offset."""
+    batch, tasks = outcome.batch, outcome.tasks
+    pieces, ids = tasks.pieces, [executor.id for executor in batch.executors]
+    tails = [tuple(ids[index] for index in preferred) for preferred in tasks.tail_executors]
+    pieces_of: dict[int, list[Piece]] = defaultdict(list)
+    columns = (pieces.row, pieces.start, pieces.end, pieces.slot, tasks.task)
+    for row, start, end, slot, task in sorted(zip(*(c.tolist() for c in columns), strict=True)):
+        tail = () if task < tasks.heads else (True, tails[task - tasks.heads])
+        pieces_of[row].append(Piece(*_name_slot(batch, slot), start, end, *tail))
+    return pieces_of
+
+
+def _describe_tail(pieces: Sequence[Piece]) -> str:
+    """Return a clause about the pieces in the tail; empty without any."""
+    offsets = sum(piece.end - piece.start for piece in pieces if piece.is_in_tail)
+    if not offsets:
+        return ""
+    share = offsets / sum(piece.end - piece.start for piece in pieces)
+    return f"; {share:.0%} of it is in the tail, which compensates for unpredictable times"
+
+
+def _name_partition(batch: MicroBatch, row: int) -> Partition:
+    return Partition(batch.topics[int(batch.topic[row])], int(batch.partition[row]))
 
 
 def _name_slot(batch: MicroBatch, slot: int) -> tuple[str, int]:
@@ -208,7 +253,11 @@ def _name_slot(batch: MicroBatch, slot: int) -> tuple[str, int]:
 def _classify(
     pieces: Sequence[Piece], previous_slot: tuple[str, int] | None, had_reader: bool
 ) -> Change:
-    if len(pieces) > 1:
+    # A tail does not move its partition.
+    heads = [piece for piece in pieces if not piece.is_in_tail]
+    head_slots = {(piece.executor, piece.slot) for piece in heads}
+    tail_slots = {(piece.executor, piece.slot) for piece in pieces if piece.is_in_tail}
+    if len(heads) + len(tail_slots - head_slots) > 1:
         return "cut"
     if previous_slot is None:
         return "orphaned" if had_reader else "new"

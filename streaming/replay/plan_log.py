@@ -94,8 +94,7 @@ def read_tasks(
         if plans := read_plan_log(path, batches, find_assignor):
             executors = {p.number: tuple(map(name_executor, p.batch.executors)) for p in plans}
             tasks = {
-                p.number: [replace(t, executor=t.executor or DRIVER) for t in list_tasks(p.outcome)]
-                for p in plans
+                p.number: [_name_driver(task) for task in list_tasks(p.outcome)] for p in plans
             }
             logged_tasks[source] = LoggedTasks(plans, executors, tasks)
     if not logged_tasks:
@@ -111,6 +110,11 @@ def read_tasks(
 def name_executor(executor: Executor) -> Executor:
     """Return the executor; in local mode, with the ID and host `driver` as in Spark's UI."""
     return replace(executor, id=DRIVER, host=DRIVER) if executor.id == ANONYMOUS else executor
+
+
+def _name_driver(task: PlacedTask) -> PlacedTask:
+    """Return the task; in local mode, with the executor `driver`. A tail task has none."""
+    return replace(task, executor=DRIVER) if task.executor == ANONYMOUS else task
 
 
 def is_plan_log(path: Path) -> bool:

@@ -7,6 +7,7 @@ Nothing is read from Kafka, and Spark is not started.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,8 @@ from assignor_bridge.errors import AssignorError
 from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.replay.replayed import EVERYTHING, ITSELF, Replay
 from streaming.replay.traffic import PRICE_PER_GB
-from streaming.simulator.play import MappingResult, SimulatedQuery, is_sparks
+from streaming.simulator.play import SimulatedQuery, is_sparks
+from streaming.simulator.results import MappingResult
 from streaming.simulator.scenario import Scenario, SimulatedBatch
 
 if TYPE_CHECKING:
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
     from streaming.replay.traffic import Traffic
     from streaming.simulator.mappings import PlacedTask
 
-#: Only records have a cost, because the log has no costs for tasks and cold consumers.
+#: Only records have a cost, because the log has no costs for tasks and cold consumers. Without a
+#: planner's state, their cost is predictable.
 RECORDS_ONLY = Scenario(service_noise=0, task_seconds=0, cold_seconds=0)
 
 
@@ -49,14 +52,15 @@ def replay(
     """Replay the batches with data through each mapping or assignor.
 
     If a mapping fails (an assignor refuses, or an option is missing), its result has the error, and
-    the others are still replayed. `racks` requires `traffic`. `logged_tasks` has the query's own
-    tasks by batch number; batches without an entry are omitted.
+    the others are still replayed. `options` are those of the planner. `racks` requires `traffic`.
+    `logged_tasks` has the query's own tasks by batch number; batches without an entry are omitted.
     """
     replay_batches = [
         b for b in batches if b.offset_count and (logged_tasks is None or b.batch in logged_tasks)
     ]
     simulated_batches = [_make_batch(batch, cluster, racks, traffic) for batch in replay_batches]
     leader_batches = simulated_batches
+    scenario = dataclasses.replace(RECORDS_ONLY, service_noise=cluster.unpredictability)
     if racks is not None:
         leader_batches = [
             _make_batch(b, cluster, racks, traffic, leaders_only=True) for b in replay_batches
@@ -65,12 +69,12 @@ def replay(
     def play_one(name: str, **numbers: float) -> MappingResult:
         number_options = {f"assignor.{key}": str(number) for key, number in numbers.items()}
         all_options = {**(options or {}), **number_options}
-        query = SimulatedQuery(name, RECORDS_ONLY, all_options, find, cluster.locality_wait_s)
+        query = SimulatedQuery(name, scenario, all_options, find, cluster.locality_wait_s)
         return _play(query, leader_batches if is_sparks(name) else simulated_batches)
 
     own_results, wait_s = [], cluster.locality_wait_s
     if logged_tasks is not None:
-        query = LoggedQuery(ITSELF, RECORDS_ONLY, locality_wait_s=wait_s, logged_tasks=logged_tasks)
+        query = LoggedQuery(ITSELF, scenario, locality_wait_s=wait_s, logged_tasks=logged_tasks)
         own_results = [_play(query, simulated_batches)]
     if traffic is None:
         return Replay(title, cluster, replay_batches, [*own_results, *map(play_one, names)])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from streaming.replay.log import ReplayBatch
     from streaming.replay.racks_input import RackMap
     from streaming.replay.traffic import Traffic
-    from streaming.simulator.play import MappingResult
+    from streaming.simulator.results import MappingResult
 
 #: Name of Spark's default assignment, the baseline of all comparisons.
 SPARK = SPARK_MAPPINGS[0]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streaming.observe.figures import RunFigures
     from streaming.replay.replayed import Replay
     from streaming.report.source_facts import SourceFacts
-    from streaming.simulator.play import MappingResult
+    from streaming.simulator.results import MappingResult
 
 #: A saving below this share of the ideal time is reported as none.
 _MIN_SAVED_SHARE = 0.01

@@ -127,8 +127,8 @@ def _draw_slots(facts: QueryFacts) -> list[str]:
         page.paragraph(
             f"In {span} (median duration {run.batch_seconds:.2f} s), the busiest slot worked "
             f"{mean_busiest_ratio:.2f} times as long as the mean slot, and {run.hit_rate or 0:.0%} "
-            "of reading tasks ran on their preferred executor. A reading task is one that reads "
-            "records from any input of the query."
+            "of reading tasks ran on a preferred executor (a tail task has several). A reading "
+            "task is one that reads records from any input of the query."
         ),
         page.side_by_side([bars, *timelines]),
     ]

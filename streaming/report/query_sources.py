@@ -152,15 +152,22 @@ def _add_progress(
 
 
 def _collect_fields(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str, Any]:
-    """Return fields of a `SourceBatch` from its plan, and from its read reports in the next one."""
-    batch, pieces = plan.batch, plan.outcome.tasks.pieces
+    """Return fields of a `SourceBatch` from its plan, and from its read reports in the next one.
+
+    Any slot may read the tail, so no slot is planned to read it.
+    """
+    batch, tasks = plan.batch, plan.outcome.tasks
+    pieces = tasks.pieces
     executors = [name_executor(executor).id for executor in batch.executors]
     slot_pairs = zip(batch.slot_executor.tolist(), batch.slot_number.tolist(), strict=True)
     slots = [f"{executors[executor]}/{number}" for executor, number in slot_pairs]
     largest_pieces, planned_sizes = dict[Partition, int](), defaultdict[_Key, dict[str, int]](dict)
-    columns = pieces.row.tolist(), pieces.slot.tolist(), (pieces.end - pieces.start).tolist()
-    for row, slot, size in zip(*columns, strict=True):
+    columns = pieces.row, pieces.slot, pieces.end - pieces.start, tasks.task >= tasks.heads
+    for row, slot, size, is_in_tail in zip(*(c.tolist() for c in columns), strict=True):
         tp = Partition(batch.topics[int(batch.topic[row])], int(batch.partition[row]))
+        if is_in_tail:
+            largest_pieces[tp] = max(largest_pieces.get(tp, 0), size)
+            continue
         slot_sizes = planned_sizes[tp, executors[int(batch.slot_executor[slot])]]
         slot_sizes[slots[slot]] = slot_sizes.get(slots[slot], 0) + size
         largest_pieces[tp] = max(largest_pieces.get(tp, 0), slot_sizes[slots[slot]])
@@ -169,7 +176,7 @@ def _collect_fields(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str,
     if not reads or sum(reads.values()) > 1.01 * batch.total:  # the reports cover several batches
         return fields
     sizes = {key: sum(slot_sizes.values()) for key, slot_sizes in planned_sizes.items()}
-    fields["slot_seconds"] = _divide_among_slots(planned_sizes, seconds, slots)
+    fields["slot_seconds"] = _divide_among_slots(planned_sizes, reads, seconds, slots)
     fields["read_elsewhere"] = _compute_share_elsewhere(sizes, reads)
     if next_plan is not None and "plannedHitRate" in next_plan.outcome.metrics:
         fields["hit_rate"] = float(next_plan.outcome.metrics["plannedHitRate"])
@@ -192,18 +199,27 @@ def _sum_reports(plan: LoggedPlan | None, executor_id: str | None) -> tuple[_Amo
 
 
 def _divide_among_slots(
-    planned_sizes: Mapping[_Key, Mapping[str, int]], seconds: _Amounts, slots: Sequence[str]
+    planned_sizes: Mapping[_Key, Mapping[str, int]],
+    reads: _Amounts,
+    seconds: _Amounts,
+    slots: Sequence[str],
 ) -> dict[str, float]:
-    """Divide an executor's seconds among its planned slots; other reads go to its idlest slot."""
-    worked_s = dict.fromkeys(slots, 0.0)
-    for key in seconds.keys() & planned_sizes.keys():
-        for slot, size in planned_sizes[key].items():
-            worked_s[slot] += seconds[key] * size / sum(planned_sizes[key].values())
-    for key in sorted(seconds.keys() - planned_sizes.keys()):
+    """Divide an executor's seconds among its planned slots; other reads go to its idlest slot.
+
+    Reads of more offsets than planned are those of a tail, or of pieces planned elsewhere.
+    """
+    worked_s, unplanned_s = dict.fromkeys(slots, 0.0), dict[_Key, float]()
+    for key, key_s in seconds.items():
+        size = sum(planned_sizes[key].values()) if key in planned_sizes else 0
+        planned_share = min(1.0, size / max(reads[key], 1.0))
+        unplanned_s[key] = key_s * (1 - planned_share)
+        for slot, slot_size in planned_sizes.get(key, {}).items():
+            worked_s[slot] += key_s * planned_share * slot_size / size
+    for key, key_s in sorted(unplanned_s.items()):
         executor = key[1]
         executor_slots = [slot for slot in slots if slot.rpartition("/")[0] == executor]
         slot = min(executor_slots or [f"{executor}/0"], key=lambda name: worked_s.get(name, 0.0))
-        worked_s[slot] = worked_s.get(slot, 0.0) + seconds[key]
+        worked_s[slot] = worked_s.get(slot, 0.0) + key_s
     return worked_s
 
 

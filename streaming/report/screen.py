@@ -249,6 +249,11 @@ _FIGURES = {
         ("assignor_plan_seconds", "plan {:.3f} s"),
         ("assignor_fallbacks_total", "{:.0f} fallbacks"),
     ),
+    "tail": (
+        ("assignor_tail_ratio", "{:.0%} of the work"),
+        ("assignor_tail_tasks", "{:.0f} tasks for any free slot"),
+        ("assignor_unpredictability_ratio", "task times deviate by {:.0%}"),
+    ),
     "freshness": (
         ("assignor_freshness_seconds", "newest record {:,.1f} s old"),
         ("assignor_freshness_max_seconds", "oldest {:,.1f} s"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +21,7 @@ from streaming.simulator.mappings import (
     place_by_max_records,
     place_by_min_partitions,
 )
+from streaming.simulator.results import MappingResult, PlayedBatch
 from streaming.simulator.scenario import Scenario, SimulatedBatch, generate_batches
 from streaming.simulator.schedule import TaskRun, schedule
 
@@ -41,35 +41,6 @@ def is_sparks(name: str) -> bool:
     return name.partition("=")[0] in SPARK_MAPPINGS
 
 
-@dataclass(frozen=True, slots=True)
-class PlayedBatch:
-    """The result of one simulated batch."""
-
-    batch: int
-    #: Seconds until the last task ended.
-    seconds: float
-    #: Lower bound on `seconds` in hindsight: the larger of all work divided by the speed of all
-    #: slots, and the most expensive record (it cannot be split) on the fastest executor.
-    bound_seconds: float
-    tasks: int
-    #: Number of partitions with data.
-    partitions: int
-    #: Number of partitions that changed executor although the previous executor is present.
-    moved_partitions: int
-    #: Seconds spent on records by executor ID, without starts of tasks and consumers.
-    busy_seconds: Mapping[str, float]
-    #: Share of bytes read by executors in zones without a replica; None without zones.
-    cross_zone_share: float | None = None
-    #: Predicted share by which the plan's busiest slot is above the ideal; None if no
-    #: assignor planned it. `regret_share` minus this was not predicted.
-    planned_imbalance: float | None = None
-
-    @property
-    def regret_share(self) -> float:
-        """Share by which the batch took longer than the ideal."""
-        return self.seconds / self.bound_seconds - 1 if self.bound_seconds else 0.0
-
-
 @dataclass
 class SimulatedQuery:
     """A query with one mapping or assignor, and its state between batches."""
@@ -83,6 +54,8 @@ class SimulatedQuery:
     observed: ReadReports = field(default_factory=ReadReports.empty)
     #: Executor that last read the end of each partition.
     last_reader: dict[Partition, str] = field(default_factory=dict)
+    #: The same without readers of tails.
+    owner: dict[Partition, str] = field(default_factory=dict)
     #: The planner's reasons for the last batch, with the summary first; empty for Spark's own.
     reasons: tuple[str, ...] = ()
     planned_imbalance: float | None = None
@@ -165,25 +138,31 @@ class SimulatedQuery:
         """Compute the result of a batch, and store its read reports for the next plan."""
         busy_s = {e.id: 0.0 for e in batch.executors}
         first_reader: dict[Partition, str] = {}
+        first_owner: dict[Partition, str] = {}
         last_read: dict[Partition, tuple[int, str]] = {}
+        last_owned: dict[Partition, tuple[int, str]] = {}
+        readers = ((first_reader, last_read), (first_owner, last_owned))
         reports: list[tuple[Partition, str, int, float]] = []
         record_bytes = np.full(len(batch.records), 100.0) if batch.bytes is None else batch.bytes
         bytes_of = dict(zip(batch.partitions, record_bytes.tolist(), strict=True))
         is_far, crossed_bytes = _make_cross_zone_test(batch), 0.0
         for run in runs:
             slowness = batch.slowness.get(run.executor, 1.0)
+            is_head = not tasks[run.task].tail_executors
             for r in tasks[run.task].ranges:
                 tp = r.tp
                 spent_s = r.size * cost[tp] * slowness
                 busy_s[run.executor] += spent_s
                 reports.append((tp, run.executor, r.size, spent_s))
                 crossed_bytes += r.size * bytes_of[tp] * is_far(tp, run.executor)
-                if r.start == first_offset[tp]:
-                    first_reader[tp] = run.executor
-                if r.end > last_read.get(tp, (-1, ""))[0]:
-                    last_read[tp] = (r.end, run.executor)
-        last = self.last_reader
-        moves = sum(last.get(k, e) != e and last[k] in busy_s for k, e in first_reader.items())
+                for first, last in readers[: 1 + is_head]:
+                    if r.start == first_offset[tp]:
+                        first[tp] = run.executor
+                    if r.end > last.get(tp, (-1, ""))[0]:
+                        last[tp] = (r.end, run.executor)
+        moves = _count_changes(self.owner, first_owner, busy_s)
+        cold_starts = _count_changes(self.last_reader, first_reader, busy_s)
+        self.owner.update({tp: e for tp, (_, e) in last_owned.items()})
         self.last_reader.update({tp: e for tp, (_, e) in last_read.items()})
         size = np.array([r[2] for r in reports], np.float64)
         self.observed = ReadReports.of(
@@ -205,9 +184,17 @@ class SimulatedQuery:
         bound_s = max(work / total_speed, max_cost * min_slowness)
         share = None if batch.replicas is None else crossed_bytes / (total_bytes or 1.0)
         counts = (len(tasks), len(last_read), moves)
+        planned = self.planned_imbalance
         return PlayedBatch(
-            batch.number, seconds, bound_s, *counts, busy_s, share, self.planned_imbalance
+            batch.number, seconds, bound_s, *counts, busy_s, share, planned, cold_starts
         )
+
+
+def _count_changes(
+    last: Mapping[Partition, str], first: Mapping[Partition, str], present: Mapping[str, float]
+) -> int:
+    """Return how many partitions changed executor although the last one is present."""
+    return sum(last.get(tp, e) != e and last[tp] in present for tp, e in first.items())
 
 
 def list_tasks(outcome: PlannedBatch) -> list[PlacedTask]:
@@ -255,84 +242,19 @@ def play(query: SimulatedQuery) -> list[PlayedBatch]:
 WARM_UP_BATCHES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class MappingResult:
-    """The results of one mapping over some batches."""
-
-    name: str
-    batches: Sequence[PlayedBatch] = ()
-    #: The planner's reasons for each batch; empty for Spark's own.
-    reasons: Sequence[tuple[str, ...]] = ()
-    #: Reason why the mapping could not be played; None if it was played.
-    error: str | None = None
-
-    @property
-    def seconds(self) -> float:
-        """Total reading time of all batches."""
-        return sum(p.seconds for p in self.batches)
-
-    @property
-    def median_seconds(self) -> float:
-        """Median time of a batch."""
-        return median(p.seconds for p in self.batches)
-
-    @property
-    def times_ideal(self) -> float:
-        """Time of all batches divided by the sum of their `bound_seconds`; 1 without work."""
-        ideal = sum(p.bound_seconds for p in self.batches)
-        return self.seconds / ideal if ideal else 1.0
-
-    @property
-    def regret_seconds(self) -> float:
-        """Mean seconds of a batch above the best time in hindsight."""
-        return fmean(p.seconds - p.bound_seconds for p in self.batches) if self.batches else 0.0
-
-    @property
-    def mean_regret_share(self) -> float:
-        """Mean share by which a batch takes longer than the ideal."""
-        return fmean(p.regret_share for p in self.batches)
-
-    @property
-    def worst_regret_share(self) -> float:
-        """Share by which the worst batch takes longer than the ideal."""
-        return max((p.regret_share for p in self.batches), default=0.0)
-
-    @property
-    def tasks(self) -> float:
-        """Mean number of tasks per batch."""
-        return fmean(p.tasks for p in self.batches) if self.batches else 0.0
-
-    @property
-    def moved_partitions(self) -> float:
-        """Mean number of partitions per batch that move to another executor."""
-        return fmean(p.moved_partitions for p in self.batches) if self.batches else 0.0
-
-    @property
-    def moved_share(self) -> float:
-        """Moved partitions of all batches as a share of all partitions with data."""
-        moves = sum(p.moved_partitions for p in self.batches)
-        return moves / (sum(p.partitions for p in self.batches) or 1)
-
-    @property
-    def cross_zone_share(self) -> float | None:
-        """Mean share of bytes that crossed zones; None without zones."""
-        shares = [p.cross_zone_share for p in self.batches if p.cross_zone_share is not None]
-        return fmean(shares) if shares else None
-
-    @property
-    def mean_moved_share(self) -> float:
-        """Mean share of a batch's partitions that move to another executor."""
-        return fmean(p.moved_partitions / max(1, p.partitions) for p in self.batches)
-
-
 def compare(
     scenario: Scenario,
     names: Sequence[str],
     find: Callable[[str], Assignor] = lookup,
     locality_wait_s: float = 3.0,
+    options: Mapping[str, str] | None = None,
 ) -> list[MappingResult]:
-    """Simulate the scenario with each mapping; omit warm-up batches if there are others."""
-    queries = [SimulatedQuery(name, scenario, {}, find, locality_wait_s) for name in names]
+    """Simulate the scenario with each mapping; omit warm-up batches if there are others.
+
+    `options`: options of the planner.
+    """
+    options = options or {}
+    queries = [SimulatedQuery(name, scenario, options, find, locality_wait_s) for name in names]
     results = [play(query) for query in queries]
     return [
         MappingResult(name, batches[WARM_UP_BATCHES:] or batches)

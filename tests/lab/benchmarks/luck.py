@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streaming.simulator.play import WARM_UP_BATCHES, PlayedBatch, SimulatedQuery
+from streaming.simulator.play import WARM_UP_BATCHES, SimulatedQuery
+from streaming.simulator.results import PlayedBatch
 from streaming.simulator.scenario import Scenario, SimulatedBatch, generate_batches
 from streaming.simulator.schedule import schedule
 from tests.lab.benchmarks.test_bench_regret import regime

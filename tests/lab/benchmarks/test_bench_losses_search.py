@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assignor_bridge.options import LAG_AWARE_STICKY
-from streaming.simulator.play import WARM_UP_BATCHES, MappingResult, SimulatedQuery, compare, play
+from streaming.simulator.play import WARM_UP_BATCHES, SimulatedQuery, compare, play
+from streaming.simulator.results import MappingResult
 from tests.lab.benchmarks.report import FOLDER, write_report
 from tests.lab.benchmarks.test_bench_regret import SPARK, causes, in_words, regime
 from tests.lab.benchmarks.turns import SCALE

@@ -37,7 +37,8 @@ from streaming.replay.cluster import choose_cluster
 from streaming.replay.log import read_log
 from streaming.replay.player import replay
 from streaming.replay.replayed import EVERYTHING
-from streaming.simulator.play import MappingResult, compare
+from streaming.simulator.play import compare
+from streaming.simulator.results import MappingResult
 from streaming.simulator.scenario import Scenario
 from tests.lab.benchmarks.report import write_report
 

@@ -22,6 +22,7 @@ PLAN = {
     "splitPartitions": "1", "generation": "3", "imbalance": "0.02", "localityHitRate": "0.75",
     "planMillis": "30", "movedPartitions": "2", "fallbacks": "1", "readBytes": "1000",
     "commitFailures": "0", "movedOffsets": "0.25",
+    "tailShare": "0.4512", "tailTasks": "12", "unpredictability": "0.3",
     "freshnessSeconds": "0.8", "freshnessSecondsMax": "2.5",
     "admittedRecords": "30", "heldBackBy": "seconds", "offsetsLost": "3",
 }  # fmt: skip
@@ -130,6 +131,9 @@ def test_metrics_are_in_base_units():
     assert samples["assignor_held_back_info"] == {(*source, "seconds"): 1}
     assert samples["assignor_imbalance_ratio"][source] == 0.02
     assert samples["assignor_moved_offsets_ratio"][source] == 0.25
+    assert samples["assignor_tail_ratio"][source] == 0.4512
+    assert samples["assignor_tail_tasks"][source] == 12
+    assert samples["assignor_unpredictability_ratio"][source] == 0.3
     assert samples["assignor_locality_hit_ratio"][source] == 0.75
     assert samples["assignor_info"] == {(*source, "lag-aware-sticky"): 1}
     assert set(samples) <= set(METRICS)
@@ -270,8 +274,11 @@ def test_progress_of_a_real_run_is_read():
     assert list(samples["assignor_held_back_records"].values()) == [11_615 - 3 * 1_495]
     assert samples["assignor_info"].popitem()[0][-1] == "lag-aware-sticky"
     assert samples["assignor_reader_bytes_total"].popitem()[1] > 10_000
-    # The run had no watermark, commits, limits, or racks, and did not measure lag.
+    # The run had no watermark, commits, limits, racks, or tail, and did not measure lag.
     unused = {
+        "assignor_tail_ratio",
+        "assignor_tail_tasks",
+        "assignor_unpredictability_ratio",
         "assignor_admitted_records",
         "assignor_held_back_info",
         "assignor_offsets_lost_total",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from msgspec import to_builtins
 
 from assignor_bridge.planner.plan import PlannedBatch, plan_batch
@@ -40,12 +41,15 @@ def kept_query(
     options: Mapping[str, str] | None = None,
     local: bool = False,
     slots: int = 1,
+    noise: float = 0.0,
 ) -> KeptQuery:
     """Run batches of so many records by partition of topic `orders`, and keep what Spark would.
 
     `executors` are those of each batch, "1" and "2" where nothing is said, with `slots` each; a
-    record costs `cost` seconds, those of the partitions in `costly` so many times as much.
+    record costs `cost` seconds, those of the partitions in `costly` so many times as much. `noise`:
+    relative noise of each piece's seconds. Executors read the pieces of a tail alternately.
     """
+    rng = np.random.default_rng(1)
     state, at, observed = None, dict.fromkeys(sizes[0], 0), []
     outcomes, lines, ends, states, took = [], [], [], [], []
     for number, size in enumerate(sizes):
@@ -66,7 +70,8 @@ def kept_query(
             "state": state,
         }  # fmt: skip
         outcome = plan_batch(*read_snapshot(snapshot))
-        observed, seconds = _read(outcome, cost, costly or {})
+        factors = np.exp(rng.normal(0, noise, len(outcome.tasks.pieces)))
+        observed, seconds = _read(outcome, cost, costly or {}, factors.tolist())
         state = encode(outcome.state)
         tasks = to_builtins(pack_tasks(outcome), str_keys=True)
         plan = {"tasks": tasks, "reasons": list(outcome.reasons)}
@@ -86,17 +91,21 @@ def kept_query(
 
 
 def _read(
-    outcome: PlannedBatch, cost: float, costly: Mapping[int, float]
+    outcome: PlannedBatch, cost: float, costly: Mapping[int, float], factors: Sequence[float]
 ) -> tuple[list[dict[str, Any]], dict[int, float]]:
     """Report what reading each piece of a plan took."""
-    batch, pieces = outcome.batch, outcome.tasks.pieces
-    reports, took = [], dict[int, float]()
-    columns = (pieces.row, pieces.slot, pieces.start, pieces.end)
-    for row, slot, start, end in zip(*(c.tolist() for c in columns), strict=True):
+    batch, tasks = outcome.batch, outcome.tasks
+    pieces, reports, took = tasks.pieces, [], dict[int, float]()
+    columns = (pieces.row, pieces.slot, pieces.start, pieces.end, tasks.task)
+    for row, slot, start, end, task, factor in zip(
+        *(c.tolist() for c in columns), factors, strict=True
+    ):
         partition, records = int(batch.partition[row]), end - start
-        seconds = records * cost * costly.get(partition, 1.0)
+        seconds = records * cost * costly.get(partition, 1.0) * factor
         took[partition] = took.get(partition, 0.0) + seconds
-        executor = batch.executors[int(batch.slot_executor[slot])].id
+        is_in_tail, executors = task >= tasks.heads, len(batch.executors)
+        index = task % executors if is_in_tail else int(batch.slot_executor[slot])
+        executor = batch.executors[index].id
         reports.append(
             {
                 "topic": "orders", "partition": partition, "executor": executor,

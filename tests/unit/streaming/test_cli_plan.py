@@ -8,6 +8,7 @@ import pytest
 
 from streaming.cli.main import run
 from tests.support.packed import pack_snapshot, pack_task_rows, unpack_tasks
+from tests.unit.streaming.kept_query import kept_query
 
 GOOD = {
     "executors": [{"id": "1", "host": "h", "slots": 2}],
@@ -32,6 +33,23 @@ def test_plans_are_described(snapshots, capfd):
     out = capfd.readouterr().out
     assert "400 offsets of 4 partitions in 2 tasks on 1 executor" in out
     assert "executor 1 slot 1" in out
+
+
+def test_a_tail_task_has_no_slot(snapshots, capfd, tmp_path):
+    options = {"assignor.tail": "auto"}
+    sizes = [dict.fromkeys(range(8), 4000)] * 7
+    query = kept_query(tmp_path, sizes, options=options, noise=0.4, slots=2)
+    *_, last, _ = query.plan_log.read_text().splitlines()
+    snapshot = json.loads(last)["snapshot"]
+    assert run(["plan", snapshots(snapshot)]) == 0
+    out = capfd.readouterr().out
+    assert "any free slot of executors 1, 2 " in out
+    assert "slot -1" not in out
+    assert run(["plan", "--json", snapshots(snapshot)]) == 0
+    answer = json.loads(capfd.readouterr().out)
+    tail = [task for task in answer["tasks"] if task["executor"] is None]
+    assert len(tail) == answer["metrics"]["tailTasks"]
+    assert {(t["slot"], *t["tail"]["executors"]) for t in tail} == {(-1, "1", "2")}
 
 
 def test_a_chain_passes_each_state_to_the_next_plan(snapshots, capfd):
@@ -186,6 +204,20 @@ def test_simulate_compares_mappings(capfd):
     assert [row["name"] for row in rows] == ["spark", "sticky"]
 
 
+def test_a_tail_compensates_for_simulated_noise(capfd):
+    def simulate(tail: str, noise: str) -> dict[str, float]:
+        flags = ["--partitions", "64", "--executors", "8", "--batches", "25"]
+        call = ["simulate", *flags, "--service-noise", noise, "--tail", tail, "--json"]
+        assert run([*call, "--assignors", "lag-aware-sticky"]) == 0
+        return json.loads(capfd.readouterr().out)
+
+    off, auto = simulate("off", "0.4"), simulate("auto", "0.4")
+    assert auto["meanOver"] < off["meanOver"] / 2
+    assert off["tasks"] == 8 < auto["tasks"]
+    assert off["brokenContinuities"] < auto["brokenContinuities"], "a head after a tail is cold"
+    assert simulate("auto", "0")["tasks"] == 8
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -201,6 +233,7 @@ def test_simulate_compares_mappings(capfd):
         (["--assignors", "minPartitions=200000000"], "at most 1,000,000 tasks"),
         (["--assignors", "nobody"], "unknown assignor 'nobody'"),
         (["--assignors", " "], "--assignors is ' '"),
+        (["--tail", "65"], "assignor.tail"),
         (["--cost-us", "1", "--cost-ms", "1"], "--cost-ms is the former --cost-us"),
     ],
 )

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from assignor_bridge.assignors.registry import lookup
 from streaming.cli import main
+from streaming.replay.kept_batch import read_kept_batch
+from streaming.replay.log import read_log
+from streaming.replay.one_batch import explain_batch
 from tests.unit.streaming.kept_query import KeptQuery, kept_query
 
 #: Ten batches in which one of six partitions has half of the records.
@@ -127,6 +132,45 @@ def test_an_overloaded_slot_explains_moves(
     assert changed
     assert all("if it stayed, its slot would take" in s["why"] for s in changed)
     assert {int(s["partition"][-1]) for s in changed} <= set(mine)
+
+
+#: Batches whose times deviate so much that later ones have a tail.
+TAIL = {"options": {"assignor.tail": "auto"}, "noise": 0.4, "slots": 2}
+
+
+@pytest.mark.parametrize(
+    ("local", "readers", "words"),
+    [
+        pytest.param(False, ["1", "2"], "in the tail, by any free slot of executors 1, 2", id="2"),
+        pytest.param(True, [], "in the tail, by any free slot", id="local mode"),
+    ],
+)
+def test_a_tail_names_the_executors_that_may_take_it(
+    local: bool, readers: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = kept_query(tmp_path, [dict.fromkeys(range(8), 4000)] * 9, local=local, **TAIL)
+    assert query.outcomes[8].metrics["tailTasks"] > 0
+    found = explain(query, capsys, "--batch", "8", str(query.plan_log))
+    assert "replanning gives the same plan" in found["origin"]
+    assert {s["change"] for s in found["partitions"]} == {"stays"}, "a tail moves no partition"
+    [story, *_] = [s for s in found["partitions"] if s["pieces"][-1]["executor"] is None]
+    piece = story["pieces"][-1]
+    assert (piece["slot"], piece["tailExecutors"]) == (-1, readers)
+    assert "of it is in the tail" in story["why"]
+    call = ["report", str(query.checkpoint), "--batch", "8", str(query.plan_log)]
+    assert main.run([*call, "--partition", story["partition"]]) == 0
+    assert f") {words}\n" in capsys.readouterr().out
+
+
+def test_a_plan_made_again_from_states_is_as_unpredictable(tmp_path: Path) -> None:
+    query = kept_query(tmp_path, [dict.fromkeys(range(8), 4000)] * 9, **TAIL)
+    kept = read_kept_batch(read_log(str(query.checkpoint)), "0", 8, None, lookup)
+    assert kept.old_state.spreads == pytest.approx(query.outcomes[8].state.spreads, abs=1e-4)
+    settings = replace(kept.batch.settings, tail="auto")
+    kept = replace(kept, batch=replace(kept.batch, settings=settings))
+    explanation = explain_batch(kept, (), lookup)
+    assert explanation.outcome.metrics["tailTasks"] == query.outcomes[8].metrics["tailTasks"]
+    assert explanation.matches == len(kept.readers) == 8, "the owner is the slot of the head"
 
 
 @pytest.mark.parametrize("name", ["sticky", "range", "lag-aware"])

@@ -17,6 +17,8 @@ from streaming import make_report
 from streaming.cli import main
 from streaming.observe.progress_log import read_batches
 from streaming.observe.query_progress import parse_progress
+from streaming.report.query_facts import gather_facts
+from streaming.report.query_sources import collect_sources
 from tests.unit.metrics import samples
 from tests.unit.streaming.checkpoints import write_checkpoint
 from tests.unit.streaming.kept_query import kept_query
@@ -511,3 +513,24 @@ def test_first_batch_without_rows_has_no_data():
     at_zero = samples.progress(batch=0, start={"0": 0}, end={"0": 7}, null_keys=("startOffset",))
     [source] = parse_progress(at_zero).sources
     assert source.read == {("t", 0): 7}
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_a_tail_is_no_load_of_the_slot_that_it_was_cut_from(slots: int, tmp_path: Path) -> None:
+    """Tails are read alternately by the executors, and no read ran elsewhere than planned."""
+    options = {"assignor.tail": "auto"}
+    sizes = [dict.fromkeys(range(8), 4000)] * 9
+    query = kept_query(tmp_path, sizes, options=options, noise=0.4, slots=slots)
+    facts = gather_facts([str(query.checkpoint), str(query.plan_log)])
+    batch = collect_sources(facts)["0"].batches[7]
+    tasks = query.outcomes[7].tasks
+    assert tasks.tail_seconds
+    assert set(batch.read_elsewhere.values()) == {0.0}
+    assert min(batch.pieces.values()) < 4000, "the tail is a piece of its own"
+    worked_s, reports = batch.slot_seconds, query.outcomes[8].batch.observed
+    assert len(worked_s) == 2 * slots
+    assert sum(worked_s.values()) == pytest.approx(sum(query.took[7].values()))
+    for executor, code in zip(reports.executors, range(2), strict=True):
+        seconds = sum(s for name, s in worked_s.items() if name.startswith(f"{executor}/"))
+        assert seconds == pytest.approx(reports.seconds[reports.executor == code].sum())
+    assert "Busy cluster" not in write_report(tmp_path, query.checkpoint, query.plan_log)

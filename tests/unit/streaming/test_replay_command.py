@@ -21,6 +21,7 @@ from streaming.cli import main
 from streaming.human_json.snapshots import read_snapshot
 from streaming.replay.cluster import choose_cluster
 from streaming.replay.log import CheckpointLog, read_executors, read_log
+from streaming.replay.plan_log import read_tasks
 from tests.unit.streaming.checkpoints import write_checkpoint
 from tests.unit.streaming.kept_query import kept_query
 
@@ -199,6 +200,25 @@ def test_a_plan_is_replayed_on_the_executors_of_its_batch(tmp_path, capsys):
     assert "this query" not in [mapping["name"] for mapping in json.loads(out)["mappings"]]
 
 
+@pytest.mark.parametrize(
+    ("local", "heads", "tail"),
+    [
+        pytest.param(False, {("1",), ("2",)}, {("1", "2")}, id="executors"),
+        pytest.param(True, {("driver",)}, {()}, id="local mode: any slot of the driver"),
+    ],
+)
+def test_a_logged_tail_is_replayed_on_any_free_slot(local, heads, tail, tmp_path):
+    sizes = [dict.fromkeys(range(8), 4000)] * 8
+    options = {"assignor.tail": "auto"}
+    query = kept_query(tmp_path, sizes, options=options, noise=0.4, slots=2, local=local)
+    log = read_log(str(query.checkpoint))
+    tasks = read_tasks(query.plan_log, log.sources)["0"].tasks[7]
+    heads_of_plan = query.outcomes[7].tasks.heads
+    assert len(tasks) > heads_of_plan
+    assert {task.preferred_executors for task in tasks[:heads_of_plan]} == heads
+    assert {task.preferred_executors for task in tasks[heads_of_plan:]} == tail
+
+
 def test_a_source_that_is_not_in_the_plan_log_is_reported(tmp_path, capsys):
     query = kept_query(tmp_path, [{0: 1000, 1: 10}] * 3)
     folder = query.checkpoint
@@ -284,3 +304,24 @@ def test_a_query_without_a_kafka_source_is_refused(checkpoint, capsys):
     (checkpoint / "sources" / "0" / "0").unlink()
     assert main.run(["estimate", "--checkpoint", str(checkpoint)]) == 2
     assert "has no Kafka source" in capsys.readouterr().err
+
+
+def test_a_tail_is_estimated_with_the_unpredictability_that_the_planner_measured(tmp_path, capsys):
+    sizes = [dict.fromkeys(range(8), 4000)] * 30
+    query = kept_query(tmp_path, sizes, noise=0.6, slots=2)
+    call = ["estimate", str(query.checkpoint), "--json", "--assignors", "lag-aware-sticky"]
+
+    def estimate(tail: str) -> dict[str, float]:
+        assert main.run([*call, "--tail", tail]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["unpredictability"] == pytest.approx(0.5, abs=0.3)
+        assert "time deviates unpredictably by" in " ".join(found["assumptions"])
+        return found["mappings"][0]
+
+    off, one, auto = map(estimate, ("off", "1", "auto"))
+    assert off["tasks"] == 4
+    assert off["tasks"] < one["tasks"] < auto["tasks"]
+    assert auto["timesIdeal"] < one["timesIdeal"] < off["timesIdeal"]
+    assert auto["movedShare"] <= off["movedShare"] + 0.1
+    assert main.run([*call, "--tail", "some"]) == 2
+    assert "assignor.tail" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from streaming.simulator.mappings import (
     place_by_max_records,
     place_by_min_partitions,
 )
-from streaming.simulator.play import compare
+from streaming.simulator.play import SimulatedQuery, compare, play
 from streaming.simulator.scenario import Scenario, generate_batches
 from streaming.simulator.schedule import schedule
 
@@ -150,6 +150,15 @@ def test_an_executor_is_lost_every_n_batches_for_half_of_them():
     assert list_lost(4) == ["", "", "", "", "1", "1", "", "", "2", "2", "", ""]
     assert list_lost(3) == ["", "", "", "1", "", "", "2", "", "", "3", "", ""]
     assert list_lost(1) == ["", *"12301230123"]
+
+
+def test_the_reader_of_a_tail_does_not_own_its_partition():
+    scenario = Scenario(16, 4, batches=12, lags="uniform", noise=0, service_noise=0.4)
+    query = SimulatedQuery("lag-aware-sticky", scenario, {"assignor.tail": "auto"})
+    late = play(query)[6:]
+    assert max(batch.tasks for batch in late) > 4
+    assert max(batch.cold_partitions for batch in late) > 2
+    assert max(batch.moved_partitions for batch in late) == 0
 
 
 def test_comparison():

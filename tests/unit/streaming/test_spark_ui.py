@@ -130,7 +130,7 @@ def test_the_report_tells_the_load_of_the_slots(tmp_path):
     # The UI alone tells what is wrong, too.
     assert first_screen(words).startswith("Uneven slots 1.60 times the ideal, measured Action ")
     assert "the last 3 batches (median duration 1.31 s), the busiest slot" in words
-    assert "90% of reading tasks ran on their preferred executor" in words  # 19 of 21
+    assert "90% of reading tasks ran on a preferred executor" in words  # 19 of 21
     assert "When each slot worked, batch 13" in words
     assert "Time per record, by executor" in words
     assert "Lag is unknown: also give the metrics log" in words

@@ -35,6 +35,7 @@ main(sys.argv[1:])
 """
 OURS = {"strategy": "lag-aware-sticky", "tasks": "4", "movedPartitions": "3", "imbalance": "0.027",
         "crossZoneShare": "0.0312",
+        "tailShare": "0.45", "tailTasks": "12", "unpredictability": "0.3",
         "freshnessSeconds": "0.84", "freshnessSecondsMax": "2.5",
         "admittedRecords": "1234", "heldBackBy": "seconds"}  # fmt: skip
 
@@ -84,6 +85,7 @@ def test_ui_and_endpoint_together_fill_all_parts_of_the_frame(capsys):
         "13 | 0.79 | 4.0k | 4 | 1.27 | 100%",
         "12 | 10.80 | 4.0k | 6 | 2.06 | 67%",
         "assignor: lag-aware-sticky · 4 tasks · 6 moved · 2.7% over ideal",
+        "tail: 45% of the work · 12 tasks for any free slot · task times deviate by 30%",
         "zones: 3.1% of the bytes came from other racks",
         "freshness: newest record 0.8 s old · oldest 2.5 s",
         "admission: 1,234 records in the last batch, 65 held back by seconds",
