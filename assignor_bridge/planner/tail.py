@@ -10,7 +10,7 @@ Promises, in order:
 2. A slot keeps its owned partitions: the tail takes the ends of its largest ranges, and the slot
    that a tail was cut from owns its partition in the next batch, not the tail's reader.
 3. Tails of a zone's slots are read by executors of that zone.
-4. No tail task is shorter than twice what it costs, or below `minRecordsPerTask`.
+4. No tail task is planned to be shorter than what it costs, or below `minRecordsPerTask`.
 """
 
 from __future__ import annotations
