@@ -55,13 +55,14 @@ class TailShape:
     task_s: tuple[float, ...]
 
 
-def shape_tail(  # noqa: PLR0917
+def shape_tail(
     spread: float,
     batch_s: float,
     slots: int,
     costs: TailCosts,
     max_tasks_per_slot: int,
-    moved_ranges: float = 0.0,
+    *,
+    cold_ranges: float = 0.0,
     slowest: float = 1.0,
 ) -> TailShape | None:
     """Return the shape with the least expected time, None if that is no tail.
@@ -71,7 +72,7 @@ def shape_tail(  # noqa: PLR0917
        executor is slow, because that executor may take one of the longest tasks.
     3. Estimate the seconds above `batch_s` with each k; choose the least, if it saves enough.
 
-    `batch_s`: seconds of a slot without a tail. `moved_ranges`: whole ranges in the tail, per slot.
+    `batch_s`: seconds of a slot without a tail. `cold_ranges`: whole ranges in the tail, per slot.
     `slowest`: slowness of the slowest executor.
     """
     if slots < 2 or batch_s <= 0 or spread <= 0:
@@ -90,7 +91,7 @@ def shape_tail(  # noqa: PLR0917
         if lengths[-1] < costs.total_s:
             break
         # 3. Estimate, and choose. A head of a range with a tail starts with a cold read, too.
-        cold_s = costs.cold_read_s * (1 + moved_ranges)
+        cold_s = costs.cold_read_s * (1 + cold_ranges)
         late_s = max(late_heads_s, first_s * slowest - tail_s)
         end_s = _UNEVEN_END * lengths[-1] * slowest * late_factor
         excess_s = late_s + end_s + count * costs.total_s + cold_s

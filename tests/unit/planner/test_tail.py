@@ -185,7 +185,7 @@ def test_local_mode_has_a_tail_without_preferred_executors():
 
 def test_a_dear_task_makes_tails_fewer():
     def count(cost_s: float) -> int:
-        shape = shape_tail(0.3, 2.0, 8, TailCosts(cost_s, 0.02, 0.0), 6)
+        shape = shape_tail(0.3, 2.0, 8, TailCosts(cost_s, 0.02, 0.0), max_tasks_per_slot=6)
         return 0 if shape is None else len(shape.task_s)
 
     counts = [count(cost_s) for cost_s in (0.001, 0.03, 0.1, 1.0)]
