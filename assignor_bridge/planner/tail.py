@@ -128,10 +128,8 @@ def _cut_zone(
     settings, max_tasks = batch.settings, batch.settings.max_tail_tasks_per_slot
     if len(slots) < 2:
         return None
-    work, costs = (
-        pieces.predict_work(batch, weights),
-        TailCosts(range_s=float(weights.fixed.mean())),
-    )
+    work = pieces.predict_work(batch, weights)
+    costs = TailCosts(range_s=float(weights.fixed.mean()))
     speed = np.zeros(batch.slots)
     speed[slots] = 1 / weights.slowness[batch.slot_executor[slots]]
     index = np.flatnonzero(speed[pieces.slot] > 0)

@@ -70,7 +70,8 @@ def shape_tail(
     1. A head keeps 1/x of its slot's work, `x = exp(2 spread)`.
     2. With k tail tasks per slot, each round is `1 - 1/x` of the previous one. It is more if an
        executor is slow, because that executor may take one of the longest tasks.
-    3. Estimate the seconds above `batch_s` with each k; choose the least, if it saves enough.
+    3. Estimate the seconds above `batch_s` with each k; choose the least, if it saves enough. The
+       slowest of the last tasks delays the batch, so more and shorter rounds pay if times deviate.
 
     `batch_s`: seconds of a slot without a tail. `cold_ranges`: whole ranges in the tail, per slot.
     `slowest`: slowness of the slowest executor.
