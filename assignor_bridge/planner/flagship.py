@@ -36,7 +36,7 @@ FAILOVER = "failover"
 SHORT_BATCH_S = 0.05
 #: Maximum attempts to reach `minRecordsPerTask` with whole ranges, each on fewer slots.
 _MAX_ATTEMPTS = 9
-#: Maximum attempts to cut ranges if each piece has a fixed cost.
+#: Maximum attempts to cut ranges, because pieces' fixed costs and whole offsets add to loads.
 _MAX_CUT_ATTEMPTS = 3
 #: Imbalance above `max_imbalance` that zones may cause, because cuts cost time in small batches.
 _MAX_ZONE_IMBALANCE = 0.01
@@ -148,11 +148,13 @@ def _generate_candidates(
 ) -> Iterator[_Candidate]:
     """Yield candidates: ranges divided among zones, placed on slots, and cut between offsets.
 
-    Each additional piece of a range repeats the fixed work. In most batches that is within the
-    allowance. In small batches ranges are placed again with the repeated work added to the cut
-    ranges, and with a minimum piece as large as the mean fixed work.
+    Each additional piece of a range repeats the fixed work, and cuts are rounded to whole offsets.
+    In most batches that is within the allowance. In small batches ranges are placed again: with the
+    repeated work added to the cut ranges, and a minimum piece as large as the mean fixed work; or,
+    if none is repeated, with an allowance that is reduced by the excess.
     """
     extra_work, min_piece = np.zeros(batch.ranges), 0.0
+    max_imbalance = float(capacity.max_imbalance)
     for _ in range(_MAX_CUT_ATTEMPTS):
         work = weights.work + extra_work
         quota = capacity.quota * float(work.sum() / weights.work.sum())
@@ -164,10 +166,15 @@ def _generate_candidates(
         else:
             pieces = Pieces.whole(batch, place_parts_whole(parts, work, owner, capacity))
         load = np.bincount(pieces.slot, pieces.predict_work(batch, weights), len(quota))
-        yield _Candidate(pieces, float((load / capacity.quota).max()), zones is None)
+        max_load = float((load / capacity.quota).max())
+        yield _Candidate(pieces, max_load, zones is None)
         extra_work = weights.fixed * (np.bincount(pieces.row) - 1)
-        min_piece = float(weights.fixed.mean())
-        if not extra_work.any():
+        if extra_work.any():
+            min_piece = float(weights.fixed.mean())
+        elif batch.settings.split:
+            reduced = float(capacity.max_imbalance) - (max_load - 1 - max_imbalance)
+            capacity = replace(capacity, max_imbalance=max(0.0, reduced))
+        else:
             return
 
 

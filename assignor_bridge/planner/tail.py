@@ -6,11 +6,11 @@ sizes, from the measurements of `planner.unpredictability`.
 
 Promises, in order:
 
-1. There is no tail until `MIN_BATCHES` batches were predicted, and none that does not pay.
+1. There is no tail until a batch was predicted, and none that does not pay.
 2. A slot keeps its owned partitions: the tail takes the ends of its largest ranges, and the slot
    that a tail was cut from owns its partition in the next batch, not the tail's reader.
 3. Tails of a zone's slots are read by executors of that zone.
-4. No tail task is shorter than twice what it costs, or below `minRecordsPerTask`.
+4. No tail task is planned to be shorter than what it costs, or below `minRecordsPerTask`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.table import PartitionTable
     from assignor_bridge.planner.tail_shape import TailShape
+
+    _Part = tuple[int, int, int]  # piece, start, end
+    _End = tuple[int, int, int, int, float]  # piece, row, end, offsets, seconds per offset
 
 #: Maximum number of executors that a task prefers; each costs the driver memory and time.
 MAX_EXECUTORS = 16
@@ -63,11 +66,7 @@ class TailCut:
 
 
 def plan_tail(
-    batch: MicroBatch,
-    weights: Weights,
-    pieces: Pieces,
-    spread: float | None,
-    costs: TailCosts | None = None,
+    batch: MicroBatch, weights: Weights, pieces: Pieces, spread: float | None
 ) -> TailCut | None:
     """Cut a tail off placed pieces; None if there should be none.
 
@@ -81,14 +80,13 @@ def plan_tail(
     max_tasks = settings.max_tail_tasks_per_slot
     if not max_tasks or spread is None or weights.basis != "seconds" or settings.slots is not None:
         return None
-    costs = costs or TailCosts(range_s=float(weights.fixed.mean()) if batch.ranges else 0.0)
     work = pieces.predict_work(batch, weights)
     zones, groups = _group_slots(batch, pieces)
     moved, tails = np.zeros(len(pieces), np.int64), list[tuple[tuple[int, ...], _Tail]]()
     for zone in range(zones):
         # 2. and 3. Shape, select, and divide.
         slots = np.flatnonzero(groups == zone)
-        tail = _cut_zone(batch, weights, pieces, work, slots, spread, costs)
+        tail = _cut_zone(batch, weights, pieces, slots, spread)
         if tail is None:
             continue
         executors = np.unique(batch.slot_executor[slots]).tolist()
@@ -108,8 +106,7 @@ class _Tail:
     #: Offsets taken from the end of each of these pieces.
     moved: Ints
     #: Piece, first and end offset of each part, by task.
-    tasks: list[list[tuple[int, int, int]]]
-    work: float
+    tasks: list[list[_Part]]
 
 
 def _group_slots(batch: MicroBatch, pieces: Pieces) -> tuple[int, Ints]:
@@ -121,14 +118,8 @@ def _group_slots(batch: MicroBatch, pieces: Pieces) -> tuple[int, Ints]:
     return len(batch.zones.names), np.where(is_used, zone, -1)
 
 
-def _cut_zone(  # noqa: PLR0917
-    batch: MicroBatch,
-    weights: Weights,
-    pieces: Pieces,
-    work: Floats,
-    slots: Ints,
-    spread: float,
-    costs: TailCosts,
+def _cut_zone(
+    batch: MicroBatch, weights: Weights, pieces: Pieces, slots: Ints, spread: float
 ) -> _Tail | None:
     """Shape a zone's tail, select its work, and divide it among tasks.
 
@@ -137,26 +128,32 @@ def _cut_zone(  # noqa: PLR0917
     settings, max_tasks = batch.settings, batch.settings.max_tail_tasks_per_slot
     if len(slots) < 2:
         return None
+    work = pieces.predict_work(batch, weights)
+    costs = TailCosts(range_s=float(weights.fixed.mean()))
     speed = np.zeros(batch.slots)
     speed[slots] = 1 / weights.slowness[batch.slot_executor[slots]]
     index = np.flatnonzero(speed[pieces.slot] > 0)
     batch_s = float(work[index].sum() / speed.sum())
-    moved_ranges, slowest = 0.0, max(1.0, float(1 / speed[slots].min()))
+    cold_ranges, slowest = 0.0, max(1.0, float(1 / speed[slots].min()))
     while max_tasks:
-        shape = shape_tail(spread, batch_s, len(slots), costs, max_tasks, moved_ranges, slowest)
+        shape = shape_tail(
+            spread, batch_s, len(slots), costs, max_tasks, cold_ranges=cold_ranges, slowest=slowest
+        )
         if shape is None:
             return None
         max_work = speed * batch_s * shape.head_share
         largest = math.inf if settings.split else shape.task_s[0]
-        moved = _select_ends(pieces, work, index, max_work, costs, largest, settings.split)
+        moved = _select_ends(
+            pieces, work, index, max_work, costs, largest=largest, split=settings.split
+        )
         keep_heads = _count_kept_records(pieces, index, moved, batch.slots)
         min_records = settings.min_records_per_task or 0
         moved[keep_heads[pieces.slot[index]] < min_records] = 0
         moved_whole = float(np.count_nonzero(moved == (pieces.end - pieces.start)[index]))
-        if moved_whole / len(slots) > moved_ranges:  # each of them is a cold read: does it pay?
-            moved_ranges = moved_whole / len(slots)
+        if moved_whole / len(slots) > cold_ranges:  # each of them is a cold read: does it pay?
+            cold_ranges = moved_whole / len(slots)
             continue
-        tail = _divide(batch, weights, pieces, index, moved, shape, costs)
+        tail = _divide(batch, weights, pieces, index, moved, shape=shape, costs=costs)
         sizes = [sum(end - start for _, start, end in task) for task in tail.tasks]
         if tail.tasks and min(sizes) >= min_records:
             return tail
@@ -169,12 +166,13 @@ def _count_kept_records(pieces: Pieces, index: Ints, moved: Ints, slots: int) ->
     return np.bincount(pieces.slot[index], kept.astype(np.float64), slots).astype(np.float64)
 
 
-def _select_ends(  # noqa: PLR0917
+def _select_ends(
     pieces: Pieces,
     work: Floats,
     index: Ints,
     max_work: Floats,
     costs: TailCosts,
+    *,
     largest: float,
     split: bool,
 ) -> Ints:
@@ -201,62 +199,67 @@ def _select_ends(  # noqa: PLR0917
     return np.asarray(np.minimum(moved, size - is_only_piece) if split else moved * ~is_only_piece)
 
 
-def _divide(  # noqa: PLR0917
+def _divide(
     batch: MicroBatch,
     weights: Weights,
     pieces: Pieces,
     index: Ints,
     moved: Ints,
+    *,
     shape: TailShape,
     costs: TailCosts,
 ) -> _Tail:
-    """Divide ends of pieces among tail tasks.
-
-    Largest ends come first, and tasks are filled one after the other, so that few ends are cut. A
-    task holds at most one part of a range. Without `split`, each end goes to the emptiest task.
-    """
+    """Divide ends of pieces among tail tasks, largest ends first."""
     settings = batch.settings
     row, chosen = pieces.row[index], np.flatnonzero(moved)
     variable = (weights.work - weights.fixed)[row] / batch.size[row]
     amount = variable * moved
     chosen = chosen[np.lexsort((index[chosen], -amount[chosen]))]
-    total = float(amount.sum())
-    scale = total / sum(shape.task_s)
-    rooms, max_records = [seconds * scale for seconds in shape.task_s], settings.task_cap_records
-    tasks: list[list[tuple[int, int, int]]] = []
-    ends = pieces.end[index]
-    columns = (index[chosen], row[chosen], ends[chosen], moved[chosen], variable[chosen])
-    parts = list(zip(*(column.tolist() for column in columns), strict=True))
-    if not settings.split:
-        heap = [(-room, number) for number, room in enumerate(rooms)]
-        heapq.heapify(heap)
-        tasks = [[] for _ in rooms]
-        for piece, _, end, count, per_record in parts:
-            negative_room, number = heap[0]
-            tasks[number].append((piece, end - count, end))
-            heapq.heapreplace(heap, (negative_room + count * per_record, number))
-        return _Tail(index, moved, [task for task in tasks if task], total)
-    number, room, records, rows, task = 0, rooms[0], 0, set[int](), list[tuple[int, int, int]]()
-    sliver_s = costs.cold_read_s + costs.range_s
-    for piece, part_row, end, count, per_record in parts:
+    scale = float(amount.sum()) / sum(shape.task_s)
+    rooms = [seconds * scale for seconds in shape.task_s]
+    columns = (index, row, pieces.end[index], moved, variable)
+    ends = list(zip(*(column[chosen].tolist() for column in columns), strict=True))
+    if settings.split:
+        sliver_s = costs.cold_read_s + costs.range_s
+        return _Tail(index, moved, _fill_tasks(ends, rooms, sliver_s, settings.task_cap_records))
+    heap = [(-room, number) for number, room in enumerate(rooms)]
+    heapq.heapify(heap)
+    tasks: list[list[_Part]] = [[] for _ in rooms]
+    for piece, _, end, count, per_record in ends:  # each end goes to the emptiest task
+        negative_room, number = heap[0]
+        tasks[number].append((piece, end - count, end))
+        heapq.heapreplace(heap, (negative_room + count * per_record, number))
+    return _Tail(index, moved, [task for task in tasks if task])
+
+
+def _fill_tasks(
+    ends: list[_End], rooms: list[float], sliver_s: float, max_records: int | None
+) -> list[list[_Part]]:
+    """Fill tasks one after the other, so that few ends are cut.
+
+    A task holds at most one part of a range. `rooms`: seconds of each task. `sliver_s`: seconds
+    that a part costs; a remainder below it is not worth a task.
+    """
+    tasks: list[list[_Part]] = []
+    task: list[_Part] = []
+    number, room, records, rows = 0, rooms[0], 0, set[int]()
+    for piece, row, end, count, per_record in ends:
         start = end - count
         while start < end:
             cap = (max_records - records) if max_records else end - start
-            if task and (room <= min(sliver_s, rooms[number] / 4) or part_row in rows or cap <= 0):
+            if task and (room <= min(sliver_s, rooms[number] / 4) or row in rows or cap <= 0):
                 tasks.append(task)
                 number, records, rows, task = min(number + 1, len(rooms) - 1), 0, set(), []
                 room = rooms[number] + min(room, 0.0)
                 continue
             part = max(1, min(end - start, round(room / per_record) if room > 0 else 1))
-            if (end - start - part) * per_record < sliver_s:  # a remainder is not worth a task
+            if (end - start - part) * per_record < sliver_s:
                 part = end - start
             part = min(part, max(cap, 1))
             task.append((piece, start, start + part))
-            rows.add(part_row)
+            rows.add(row)
             start, room, records = start + part, room - part * per_record, records + part
-    if task:
-        tasks.append(task)
-    return _Tail(index, moved, tasks, total)
+    return [*tasks, task] if task else tasks
 
 
 def _join_zones(
@@ -267,7 +270,7 @@ def _join_zones(
     kept = np.flatnonzero(head_end > pieces.start)
     heads = Pieces(pieces.row, pieces.start, head_end, pieces.slot).take(kept)
     per_offset = work / (pieces.end - pieces.start)
-    tasks: list[tuple[float, tuple[int, ...], list[tuple[int, int, int]]]] = []
+    tasks: list[tuple[float, tuple[int, ...], list[_Part]]] = []
     for executors, tail in tails:
         tasks += [
             (sum((end - start) * per_offset[i] for i, start, end in task), executors, task)

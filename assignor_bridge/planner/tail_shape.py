@@ -24,8 +24,6 @@ from statistics import NormalDist
 
 #: A head ends before its batch does, unless it is this many standard deviations too slow.
 _HEAD_SIGMAS = 2.0
-#: Minimum length of a tail task, in multiples of its cost. Shorter ones cost more than they save.
-_MIN_LENGTH = 2.0
 #: Minimum saving, as a share of the batch. Without it, predictable streams would get a tail.
 _MIN_SAVING = 0.02
 #: Slots that finish a list of tasks differ by up to the last task's length, on average by half.
@@ -57,13 +55,14 @@ class TailShape:
     task_s: tuple[float, ...]
 
 
-def shape_tail(  # noqa: PLR0917
+def shape_tail(
     spread: float,
     batch_s: float,
     slots: int,
     costs: TailCosts,
     max_tasks_per_slot: int,
-    moved_ranges: float = 0.0,
+    *,
+    cold_ranges: float = 0.0,
     slowest: float = 1.0,
 ) -> TailShape | None:
     """Return the shape with the least expected time, None if that is no tail.
@@ -71,9 +70,10 @@ def shape_tail(  # noqa: PLR0917
     1. A head keeps 1/x of its slot's work, `x = exp(2 spread)`.
     2. With k tail tasks per slot, each round is `1 - 1/x` of the previous one. It is more if an
        executor is slow, because that executor may take one of the longest tasks.
-    3. Estimate the seconds above `batch_s` with each k; choose the least, if it saves enough.
+    3. Estimate the seconds above `batch_s` with each k; choose the least, if it saves enough. The
+       slowest of the last tasks delays the batch, so more and shorter rounds pay if times deviate.
 
-    `batch_s`: seconds of a slot without a tail. `moved_ranges`: whole ranges in the tail, per slot.
+    `batch_s`: seconds of a slot without a tail. `cold_ranges`: whole ranges in the tail, per slot.
     `slowest`: slowness of the slowest executor.
     """
     if slots < 2 or batch_s <= 0 or spread <= 0:
@@ -82,18 +82,20 @@ def shape_tail(  # noqa: PLR0917
     ratio = 1 - math.exp(-_HEAD_SIGMAS * spread)
     tail_s, sigmas = ratio * batch_s, _expect_maximum(slots)
     late_heads_s = batch_s * max(0.0, math.exp((sigmas - _HEAD_SIGMAS) * spread) - 1)
-    least_excess_s = batch_s * math.expm1(min(sigmas * spread, 50.0)) - _MIN_SAVING * batch_s
+    late_factor = math.exp(min(sigmas * spread, 50.0))  # of the slowest of `slots` tasks
+    least_excess_s = batch_s * (late_factor - 1 - _MIN_SAVING)
     decay, rounds = max(ratio, 1 - 1 / slowest), list[float]()
     for count in range(1, max_tasks_per_slot + 1):
         # 2. Compute the lengths of the rounds.
         first_s = tail_s * (1 - decay) / (1 - decay**count)
         lengths = [first_s * decay**i for i in range(count)]
-        if lengths[-1] < _MIN_LENGTH * costs.total_s:
+        if lengths[-1] < costs.total_s:
             break
         # 3. Estimate, and choose. A head of a range with a tail starts with a cold read, too.
-        cold_s = costs.cold_read_s * (1 + moved_ranges)
+        cold_s = costs.cold_read_s * (1 + cold_ranges)
         late_s = max(late_heads_s, first_s * slowest - tail_s)
-        excess_s = late_s + _UNEVEN_END * lengths[-1] * slowest + count * costs.total_s + cold_s
+        end_s = _UNEVEN_END * lengths[-1] * slowest * late_factor
+        excess_s = late_s + end_s + count * costs.total_s + cold_s
         if excess_s < least_excess_s:
             least_excess_s, rounds = excess_s, lengths
     if not rounds:
