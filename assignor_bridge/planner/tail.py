@@ -6,7 +6,7 @@ sizes, from the measurements of `planner.unpredictability`.
 
 Promises, in order:
 
-1. There is no tail until a batch was predicted, and none that does not pay.
+1. There is no tail until `MIN_BATCHES` batches were predicted, and none that does not pay.
 2. A slot keeps its owned partitions: the tail takes the ends of its largest ranges, and the slot
    that a tail was cut from owns its partition in the next batch, not the tail's reader.
 3. Tails of a zone's slots are read by executors of that zone.

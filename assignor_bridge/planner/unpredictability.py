@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats, Ints, MicroBatch
     from assignor_bridge.planner.table import PartitionTable
 
-#: Batches whose median spread is used. With fewer, one stall would enlarge a steady stream's tail.
-_MAX_BATCHES = 5
+#: Batches whose spread is averaged. With fewer, one stall would cut a tail off a steady stream.
+MIN_BATCHES = 5
 
 
 def measure_spread(predicted_s: Floats, seconds: Floats, task: Ints) -> float | None:
@@ -71,12 +71,9 @@ def update_spreads(
     task = np.where(is_owner, owner, batch.slots + np.arange(len(rows)))
     seconds = np.minimum(reports.seconds[rows], 1e15)
     spread = measure_spread(predicted_s[rows], seconds, task)
-    return spreads if spread is None else (*spreads, min(spread, 10.0))[-_MAX_BATCHES:]
+    return spreads if spread is None else (*spreads, min(spread, 10.0))[-MIN_BATCHES:]
 
 
 def compute_unpredictability(spreads: Sequence[float]) -> float | None:
-    """Return the median spread of the last batches; None until one was predicted.
-
-    It does not wait for more batches: while costs are still being learned, a tail saves most.
-    """
-    return median(spreads) if spreads else None
+    """Return the median spread of the last batches; None until enough were predicted."""
+    return median(spreads) if len(spreads) >= MIN_BATCHES else None

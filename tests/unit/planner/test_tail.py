@@ -82,19 +82,17 @@ def test_no_tail(change):
     assert not outcome.tasks.tail_seconds
 
 
-def test_no_tail_until_a_batch_was_predicted():
-    seen = tuple(
-        Observation("t", p, f"e{p}", 4000, 4000, seconds)
-        for p, seconds in enumerate((2.0, 4.0, 4.0, 8.0))
-    )
+def test_no_tail_until_five_batches_were_predicted():
+    state = replace(StickyState.empty(), spreads=(0.5,) * 4)
+    seen = tuple(Observation("t", p, f"e{p}", 4000, 4000, 4.0) for p in range(4))
     asked = tuple(OffsetRange("t", p, 0, 4000) for p in range(4))
     batch = to_batch(Snapshot(FOUR, asked, {"assignor.tail": "auto"}, seen))
-    outcome = plan_step(batch, StickyState.empty())
+    outcome = plan_step(batch, state)
     assert count_tails(outcome) == 0
     assert "unpredictability" not in outcome.metrics
-    again = plan_step(batch, outcome.state)  # these reports were predicted
-    assert len(again.state.spreads) == 1
-    assert again.metrics["unpredictability"] > 0.2
+    again = plan_step(batch, outcome.state)  # the fifth: its reports were predicted
+    assert len(again.state.spreads) == 5
+    assert again.metrics["unpredictability"] == 0.5
     assert count_tails(again) > 0
 
 
