@@ -30,11 +30,11 @@ from assignor_bridge.protocol.columns import pack_tasks, unpack_batch
 from assignor_bridge.protocol.messages import (
     AdmitBatch,
     Answer,
-    End,
-    Ended,
+    EndStream,
     PlanBatch,
     Planned,
     RestoreState,
+    StreamEnded,
     Validate,
 )
 from checkpoints.state_text import VERSION, decode, decode_or_empty, encode
@@ -85,8 +85,8 @@ class Worker:
                 )
             case RestoreState(state=text, topics=topics):
                 return messages.Restored(_explain_unusable_state(text, topics))
-            case End():
-                return Ended()
+            case EndStream():
+                return StreamEnded()
             case PlanBatch():
                 return self._plan(request)
             case AdmitBatch():
@@ -138,7 +138,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
         answer = worker.answer(request)
         answers.write(number.strip() + b" " + messages.write_answer(answer))
         answers.flush()
-        if isinstance(answer, Ended):
+        if isinstance(answer, StreamEnded):
             del workers[stream]
         worker.prepare(answer)
 

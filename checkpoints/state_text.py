@@ -39,7 +39,7 @@ _OLDEST_VERSION = 2
 _ENVELOPE = struct.Struct(">3sBI")
 #: Maximum size of a decoded state, above any real size, so that a forged one cannot fill memory.
 _MAX_BYTES = 64 * 1024 * 1024
-#: Limit of plausible logarithms, and of errors, shares and weights: absolute values are below.
+#: Exclusive bound on the absolute value of a plausible logarithm, error, share, or weight.
 _MAX_STATISTIC = 50.0
 #: Type of each integer column.
 _INTEGER_TYPES = {"topic": "<i4", "partition": "<i4", "position": "<i8", "seen": "<i4"}

@@ -72,10 +72,9 @@ def write_verdict(replay: Replay) -> str:
     if spark is None or assignor is None or not spark.seconds:
         return f"{pluralize(len(replay.batches), 'batch', 'batches')} replayed"
     ratio = assignor.seconds / spark.seconds
-    if ratio > 1 + MIN_GAIN:
-        return f"Keep Spark's default: {LAG_AWARE_STICKY} would take {ratio:.0%} of its time"
     if ratio > 1 - MIN_GAIN:
-        return f"Nothing to gain: {LAG_AWARE_STICKY} would take {ratio:.0%} of Spark's reading time"
+        advice = "Keep Spark's default" if ratio > 1 + MIN_GAIN else "Nothing to gain"
+        return f"{advice}: {LAG_AWARE_STICKY} would take {ratio:.0%} of Spark's reading time"
     saving = format_seconds((spark.seconds - assignor.seconds) / len(replay.batches))
     bound = "at most " * replay.cluster.origins.get("cost", "").startswith("at most")
     share = f"{1 - ratio:.0%} of the reading time"

@@ -97,7 +97,8 @@ class Summary:
 def summarize(facts: QueryFacts) -> Summary:
     """Diagnose each source of a query, and estimate the gain over Spark's default."""
     sources = collect_sources(facts)
-    replays = dict(zip(facts.log.sources, facts.replays, strict=False)) if facts.log else {}
+    source_names = list(facts.checkpoint_log.sources) if facts.checkpoint_log else []
+    replays = dict(zip(source_names, facts.replays, strict=False))
     summaries = []
     for name, source in (sources or {"": SourceFacts()}).items():
         gaps = compute_gaps(source, replays.get(name), facts.ui)

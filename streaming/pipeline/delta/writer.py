@@ -123,7 +123,7 @@ class DeltaWriter:
                 if column.lower() not in names:
                     raise TableError(f"{key}: {column!r} is not a column of the rows")
         if is_upsert:
-            upsert.keep_newest(rows, sink, self._layout)  # Spark rejects a map as a key here
+            upsert.keep_newest(rows, sink, self._layout)  # only to let Spark reject a map key
         if table_schema is None:
             return
         properties = self.table.read_properties(spark)
