@@ -133,13 +133,13 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     workers: defaultdict[bytes, Worker] = defaultdict(Worker)
     for line in requests:
         number, _, stream_and_request = line.partition(b" ")
-        stream, _, request = stream_and_request.partition(b" ")
-        worker = workers[stream]
+        stream_id, _, request = stream_and_request.partition(b" ")
+        worker = workers[stream_id]
         answer = worker.answer(request)
         answers.write(number.strip() + b" " + messages.write_answer(answer))
         answers.flush()
         if isinstance(answer, StreamEnded):
-            del workers[stream]
+            del workers[stream_id]
         worker.prepare(answer)
 
 

@@ -114,10 +114,11 @@ def _parse_tail(header: dict[str, Any], count: int) -> tuple[tuple[float, ...], 
 
 def _pack_column(column: NDArray[Any], kind: str, unit: float) -> bytes:
     """Return the first bytes of all cells, then all second bytes, and so on, to compress well."""
+    codes = column
     if column.dtype.kind == "f":
         units = np.clip(np.rint(column / unit), 1 - 2**15, 2**15 - 1)
-        column = np.where(np.isnan(column), _UNKNOWN, units)
-    cells = np.ascontiguousarray(column, dtype=kind)
+        codes = np.where(np.isnan(column), _UNKNOWN, units)
+    cells = np.ascontiguousarray(codes, dtype=kind)
     planes: NDArray[np.uint8] = cells.view(np.uint8).reshape(len(cells), cells.itemsize).T
     return planes.tobytes()
 

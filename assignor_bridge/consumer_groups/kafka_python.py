@@ -211,7 +211,7 @@ class _LagClient:
 
 
 def _list_racks(cluster: Any, counts: Mapping[str, int]) -> dict[str, dict[int, frozenset[str]]]:
-    """Return the known racks with a replica of each partition, by topic and number."""
+    """Return each partition's replica racks by topic and number; ignore brokers without a rack."""
     rack_by_node = {broker.node_id: broker.rack for broker in cluster.brokers() if broker.rack}
 
     def find_racks(tp: TopicPartition) -> frozenset[str]:

@@ -156,7 +156,7 @@ class CompletedBatch(Message, frozen=True):
 class PackedTimes(Message, frozen=True):
     """Kafka's timestamps of the ranges' records, in milliseconds."""
 
-    #: The driver's clock.
+    #: Current time by the driver's clock.
     now_ms: Int64
     #: Timestamp of the first record of each range; -1: unknown.
     stamp: Column

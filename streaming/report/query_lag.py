@@ -78,16 +78,16 @@ def _draw_reads(replay_batches: Sequence[ReplayBatch], source_text: str) -> list
     if not read:
         return [page.note(f"No batch in the log read any records{source_text}.")]
     sums = {name: sum(counts) for name, counts in read.items()}
-    total = sum(sums.values())
+    total_offsets = sum(sums.values())
     ranking = sorted(sums, key=lambda name: (-sums[name], _split_name(name)))
     rows = [
-        [name, f"{sums[name]:,}", f"{sums[name] / total:.0%}", f"{max(read[name]):,}"]
+        [name, f"{sums[name]:,}", f"{sums[name] / total_offsets:.0%}", f"{max(read[name]):,}"]
         for name in ranking[:_MAX_ROWS]
     ]
     head = ("partition, largest first", "offsets read", "share", "maximum per batch")
     caption = (
-        f"{total:,} offsets of {len(sums):,} partitions (rows) by batch (columns). Without a "
-        "limit such as maxOffsetsPerTrigger, this is the lag at the start of each batch."
+        f"{total_offsets:,} offsets of {len(sums):,} partitions (rows) by batch (columns). Without "
+        "a limit such as maxOffsetsPerTrigger, this is the lag at the start of each batch."
     )
     figure = _draw_batches(f"Offsets read by each batch{source_text}", batches, ranking, caption)
     return [page.side_by_side([figure, page.table(head, rows)])]

@@ -54,8 +54,7 @@ def collect_sources(facts: QueryFacts) -> dict[str, SourceFacts]:
 def _match_indexes(facts: QueryFacts) -> dict[str, int | None]:
     """Map each source's name in the checkpoint to its index in the progress; None if unknown."""
     indexes = sorted({s.index for p in facts.progress for s in p.sources})
-    checkpoint_log = facts.checkpoint_log
-    names = list(checkpoint_log.sources) if checkpoint_log else [str(index) for index in indexes]
+    names = [*facts.checkpoint_log.sources] if facts.checkpoint_log else [*map(str, indexes)]
     if len(names) == len(indexes) == 1:
         return {names[0]: indexes[0]}
     index_by_name = {str(index): index for index in indexes}

@@ -81,10 +81,10 @@ def check_folders(job: Job, locations: Mapping[str, str] | None = None) -> None:
     for folder in inner_folders:
         for ancestor in outer_folders:
             if folder.owner != ancestor.owner and _is_inside(folder.parts, ancestor.parts):
-                reason = ", where VACUUM deletes unknown files" if ancestor in tables else ""
+                vacuum_note = ", where VACUUM deletes unknown files" if ancestor in tables else ""
                 raise ValueError(
                     f"{folder.owner}: the folder {folder.path!r} is inside {ancestor.path!r} of "
-                    f"{ancestor.owner}{reason}: use separate folders"
+                    f"{ancestor.owner}{vacuum_note}: use separate folders"
                 )
 
 

@@ -14,7 +14,7 @@ import pytest
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Partition
 from checkpoints.folders import LocalFolder
-from checkpoints.offset_log import read_checkpoint
+from checkpoints.offset_log import read_checkpoint_folder
 from checkpoints.state_text import encode
 from checkpoints.sticky_state import StickyState, StoredExecutor
 from streaming.cli import main
@@ -136,13 +136,14 @@ def test_the_planner_state_is_checked(text, message, tmp_path, capsys):
         pytest.param(
             {0: 4, 1: 7},
             False,
-            "the planned batch 1 goes backwards: t-0 to 4 (before: 9);",
+            "the planned batch 1 goes backwards: t-0 to 4 (previous end offset: 9);",
             id="a lower offset",
         ),
         pytest.param(
             {1: 5},
             False,
-            "goes backwards: t-0 is missing (before: 9), t-1 to 5 (before: 7);",
+            "goes backwards: t-0 is missing (previous end offset: 9), "
+            "t-1 to 5 (previous end offset: 7);",
             id="a missing partition",
         ),
         pytest.param({0: 9, 1: 8}, False, None, id="forwards"),
@@ -279,7 +280,7 @@ def test_a_state_written_during_the_check_is_not_ahead(tmp_path):
     write_query(tmp_path, {"t": {0: 9}}, batch=4)
     (tmp_path / "sources/0/assignments").mkdir()
     (tmp_path / "sources/0/assignments/3.v1").write_text(state(position=9))
-    checkpoint = read_checkpoint(Running(tmp_path))
+    checkpoint = read_checkpoint_folder(Running(tmp_path))
     checks = doctor_of_checkpoints.examine_checkpoint(checkpoint, None, None)
     assert [check.holds for check in checks] == [True, True], checks
 
@@ -335,7 +336,7 @@ def test_partitions_without_reported_offsets_fail():
 def test_records_left_by_compaction_do_not_look_like_a_recreated_topic(tmp_path, monkeypatch):
     """The first record that compaction left was written after the last batch, at a later offset."""
     query = write_query(tmp_path, {"t": {0: 500}}, batch=4)
-    checkpoint = read_checkpoint(LocalFolder(Path(query)))
+    checkpoint = read_checkpoint_folder(LocalFolder(Path(query)))
     assert checkpoint.last_planned is not None
     later_s = (checkpoint.last_planned.timestamp_ms or 0) / 1000 + 600
     for offset, is_recreated in ((700, False), (499, True)):
