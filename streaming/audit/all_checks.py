@@ -14,7 +14,7 @@ from streaming.audit.files import (
     check_writers,
 )
 from streaming.audit.findings import AuditFinding, sort_by_severity
-from streaming.audit.history import replay
+from streaming.audit.history import replay_commits
 from streaming.audit.intervals import (
     collect_read_offsets,
     count_offsets,
@@ -107,7 +107,7 @@ class Audit:
 
 def audit(evidence: Evidence, since: int | None = None) -> Audit:
     """Audit a table from version `since` on; None starts at version 0."""
-    history = replay(evidence.commits)
+    history = replay_commits(evidence.commits)
     all_batches = history.list_batches(evidence.checkpoint)
     since = since or 0
     history.commits = {v: c for v, c in history.commits.items() if v >= since}
@@ -238,14 +238,12 @@ def _check_restores(
             and (batch.query, batch.number) not in live_batches
         ]
         lost_counts = {
-            str(batch): sum(
+            str(b): sum(
                 high - low
-                for (_, p), begin, end in iter_ranges(batch.ranges or {})
-                for low, high in subtract_intervals(
-                    p, begin, end, other_offsets_by_query[batch.query]
-                )
+                for (_, p), begin, end in iter_ranges(b.ranges or {})
+                for low, high in subtract_intervals(p, begin, end, other_offsets_by_query[b.query])
             )
-            for batch in removed_batches
+            for b in removed_batches
         }
         # Keep a batch with unknown ranges, because it may have read any offset.
         lost_batches = [b for b in removed_batches if b.ranges is None or lost_counts[str(b)]]

@@ -58,10 +58,8 @@ def print_starting_offsets(
     result = build_starting_offsets(positions, partitions, default_offset)
     if not result.offsets:
         origin = f"group {group!r}" if group else f"checkpoint {checkpoint!r}"
-        reason = (
-            "only of topics that do not exist: check --bootstrap-server" if positions else "none"
-        )
-        raise AssignorError(f"no offsets: {origin} has {reason}")
+        topic_clause = "existing topic: check --bootstrap-server" if positions else "topic"
+        raise AssignorError(f"{origin} has no offset in any {topic_clause}")
     count = sum(map(len, result.offsets.values()))
     _note_partitions(result.default_partitions, count, f"have no offset and start at {missing}")
     _note_partitions(result.missing_partitions, len(positions), "no longer exist and are omitted")

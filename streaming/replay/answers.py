@@ -28,7 +28,7 @@ def replay_to_json(replay: Replay) -> dict[str, object]:
     return {
         "title": replay.title,
         "verdict": write_verdict(replay),
-        "answer": write_answer(replay),
+        "answer": write_summary(replay),
         "batches": len(replay.batches),
         "partitions": replay.partitions,
         "records": replay.offset_count,
@@ -81,7 +81,7 @@ def write_verdict(replay: Replay) -> str:
     return f"{LAG_AWARE_STICKY} would save {bound}{saving} a batch, {share}"
 
 
-def write_answer(replay: Replay) -> str:
+def write_summary(replay: Replay) -> str:
     """Return a few sentences on whether the assignor would have helped."""
     spark, assignor = replay.find(SPARK), replay.find(LAG_AWARE_STICKY)
     if not replay.batches:

@@ -18,7 +18,7 @@ from streaming.observe.spark_ui import SparkUi, choose_query
 from streaming.observe.web import Address
 from streaming.observe.which_query import choose_query_id
 from streaming.replay.cluster import choose_cluster
-from streaming.replay.log import CheckpointLog, read_log
+from streaming.replay.log import CheckpointLog, read_checkpoint_log
 from streaming.replay.plan_log import is_plan_log, read_tasks
 from streaming.replay.player import replay
 from streaming.replay.replayed import SPARK
@@ -85,7 +85,7 @@ def gather_facts(
     origins: list[tuple[str, str]] = []
     checkpoint_log, label = None, None
     if "checkpoint" in input_by_kind:
-        checkpoint_log = _keep_last(read_log(input_by_kind["checkpoint"]), batches)
+        checkpoint_log = _keep_last(read_checkpoint_log(input_by_kind["checkpoint"]), batches)
         query_id = checkpoint_log.checkpoint.query_id
         name = f"{checkpoint_log.checkpoint.name}, query {query_id or 'with unknown ID'}"
         origins.append(("checkpoint", name))

@@ -94,7 +94,7 @@ class Summary:
         return parts
 
 
-def summarize(facts: QueryFacts) -> Summary:
+def summarize_query(facts: QueryFacts) -> Summary:
     """Diagnose each source of a query, and estimate the gain over Spark's default."""
     sources = collect_sources(facts)
     source_names = list(facts.checkpoint_log.sources) if facts.checkpoint_log else []

@@ -160,7 +160,7 @@ def _audit(data: bytes) -> None:
         for finding in result.findings:
             assert finding.cure
             finding.details.encode("utf-8", "surrogateescape")
-        transactions.read_log(table, ONE)
+        transactions.read_table_log(table, ONE)
 
 
 def _queries(folder: Path) -> list[bytes]:

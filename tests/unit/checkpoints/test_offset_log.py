@@ -112,10 +112,8 @@ def test_a_file_url_is_a_local_folder(tmp_path):
         assert read_checkpoint_folder(open_folder(f"file:{exact}")).query_id == "q-1"
         assert read_checkpoint_folder(open_folder(f"file://localhost{exact}")).query_id == "q-1"
     for name in ("my_job:v2", "2026-11-24T10:00"):
-        assert (
-            read_checkpoint_folder(open_folder(str(a_checkpoint(tmp_path / name)))).query_id
-            == "q-1"
-        )
+        folder = open_folder(str(a_checkpoint(tmp_path / name)))
+        assert read_checkpoint_folder(folder).query_id == "q-1"
         assert open_folder(name).root.name == name
     with pytest.raises(CheckpointError, match="is not on a local file system"):
         open_folder("file://elsewhere/checkpoint")

@@ -18,7 +18,7 @@ from checkpoints.offset_log import read_checkpoint_folder
 from checkpoints.state_text import encode
 from checkpoints.sticky_state import StickyState, StoredExecutor
 from streaming.cli import main
-from streaming.delta.transactions import read_log
+from streaming.delta.transactions import read_table_log
 from streaming.doctor import checkpoint as doctor_of_checkpoints
 from streaming.doctor import delta_table
 from streaming.lag.first_unread import FirstRecord
@@ -225,7 +225,7 @@ def test_invalid_table_properties_are_reported_as_damage(tmp_path):
     newer = Path(table) / "_delta_log" / f"{1:020}.json"
     newer.write_text(json.dumps({"metaData": {"configuration": ["assignor.acceptedRestore"]}}))
     with pytest.raises(OptionError, match="its log is damaged"):
-        read_log(table, QUERY)
+        read_table_log(table, QUERY)
 
 
 @pytest.mark.parametrize(
@@ -257,9 +257,9 @@ def test_a_batch_planned_while_the_table_is_read_passes(tmp_path, monkeypatch, c
 
     def plan_and_read_log(*arguments):
         plan_next(tmp_path / "c", 5, 12)
-        return read_log(*arguments)
+        return read_table_log(*arguments)
 
-    monkeypatch.setattr(delta_table, "read_log", plan_and_read_log)
+    monkeypatch.setattr(delta_table, "read_table_log", plan_and_read_log)
     code, lines = doctor(capsys, "--checkpoint", query, "--delta-table", table)
     assert code == 0
     assert "last batch: 5 in the table, 5 in the checkpoint" in lines[1]
