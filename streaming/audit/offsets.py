@@ -285,13 +285,13 @@ def check_checkpoint(
     ]
     if differing_batches:
         first = differing_batches[0]
-        planned = set(iter_ranges(logged_ranges[first.number]))
-        committed = set(iter_ranges(first.ranges or {}))
-        only_committed, only_planned = committed - planned, planned - committed
+        logged_spans = set(iter_ranges(logged_ranges[first.number]))
+        committed_spans = set(iter_ranges(first.ranges or {}))
+        only_committed, only_logged = committed_spans - logged_spans, logged_spans - committed_spans
         clauses = [
             f"only in the {place}: "
             + elide([format_offsets(p, begin, end) for (_, p), begin, end in sorted(ranges)])
-            for place, ranges in (("commit", only_committed), ("offset log", only_planned))
+            for place, ranges in (("commit", only_committed), ("offset log", only_logged))
             if ranges
         ]
         details = f"{elide(list(map(str, differing_batches)))}: for {first}, {'; '.join(clauses)}"

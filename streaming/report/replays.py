@@ -50,8 +50,8 @@ def build_rows(replay: Replay) -> list[list[str]]:
 
 def draw_replay(replay: Replay) -> str:
     """Draw the replay as an SVG file."""
-    charts = [(_TITLE, _draw_bars(replay))]
-    return standalone_picture(f"{write_summary(replay)}.", charts, columns=1)
+    drawings = [(_TITLE, _draw_bars(replay))]
+    return standalone_picture(f"{write_summary(replay)}.", drawings, columns=1)
 
 
 def write_replays(replays: Sequence[Replay]) -> str:

@@ -109,7 +109,7 @@ class DeltaWriter:
         self._has_query_id = threading.Event()
 
     def check(self, spark: SparkSession, rows: DataFrame) -> None:
-        """Raise TableError unless rows fit the sink and an existing table; store its layout."""
+        """Raise TableError if rows do not fit the sink or its table; store the table's layout."""
         sink, is_upsert = self.sink, self.sink.mode == "upsert"
         table_schema = self.table.read_schema(spark)
         self.table_exists = table_schema is not None
