@@ -336,8 +336,7 @@ def _check_lags(group: Group, answer: Assignment, imbalance: float) -> None:
     sizes = [lag for lag, flag in zip(lags, group.subscribed.tolist(), strict=True) if flag]
     limit = _find_longest_first_load(sizes, len(group.ids)) * (1 + imbalance + _ROUNDING_ERROR)
     load_by_member = {m: sum(lags[i] for i in part.ids.tolist()) for m, part in answer.items()}
-    is_kept = max(load_by_member.values()) <= limit
-    _require(is_kept, f"lags are {load_by_member}, but at most {limit:g} is promised")
+    _require(max(load_by_member.values()) <= limit, f"lags {load_by_member} exceed {limit:g}")
 
 
 def _find_longest_first_load(sizes: Sequence[float], members: int) -> float:

@@ -211,9 +211,8 @@ def _replay(
         if logged is None:
             cluster = replace(cluster, executors=ui.executors or cluster.executors)
             origins["executors"] = "from Spark's UI"
-    cluster, mappings = replace(cluster, origins=origins), (SPARK, LAG_AWARE_STICKY)
-    title = checkpoint_log.title(source)
-    return replay(title, batches, cluster, mappings, logged_tasks=logged_tasks)
+    cluster, names = replace(cluster, origins=origins), (SPARK, LAG_AWARE_STICKY)
+    return replay(checkpoint_log.title(source), batches, cluster, names, logged_tasks=logged_tasks)
 
 
 def _read_progress(path: str, query: str | None, max_batches: int | None) -> list[BatchProgress]:
