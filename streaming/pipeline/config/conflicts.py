@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from streaming.pipeline.config.job import Job
 
-#: Delta's folders inside the folder of a table.
-_DELTA_FOLDERS = ("_delta_log", "_change_data", "_delta_index")
+_FOLDERS_IN_DELTA_TABLE = ("_delta_log", "_change_data", "_delta_index")
 
 
 def check_names(job: Job) -> None:
@@ -116,7 +115,7 @@ def _is_inside(inner: tuple[str, ...], outer: tuple[str, ...]) -> bool:
     if len(inner) == len(outer):
         return True
     name = inner[len(outer)]
-    return not name.startswith("_") or name in _DELTA_FOLDERS or "=" in name
+    return not name.startswith("_") or name in _FOLDERS_IN_DELTA_TABLE or "=" in name
 
 
 def check_no_loops(job: Job) -> None:

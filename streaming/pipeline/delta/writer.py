@@ -105,7 +105,6 @@ class DeltaWriter:
         self._query_id: str | None = None
         #: Spark's query, whose executions count the records; None if unknown.
         self._stream: Any = None
-        #: Set once `_query_id` is known.
         self._has_query_id = threading.Event()
 
     def check(self, spark: SparkSession, rows: DataFrame) -> None:
