@@ -161,8 +161,8 @@ def fetch(
     Raises JarError with the repositories' answers if Ivy fails; temporary failures are retried.
     """
     group, artifact, version = coordinate.split(":")
-    name = f"{group}.{artifact}-{version}" + ("" if transitive else "-alone")
-    target = cache_folder() / "jars" / name
+    folder_name = f"{group}.{artifact}-{version}" + ("" if transitive else "-alone")
+    target = cache_folder() / "jars" / folder_name
     if not target.is_dir():
         with lock_cache("ivy"):
             if not target.is_dir():  # otherwise another process fetched it meanwhile

@@ -78,7 +78,7 @@ def _run_spark_submit(settings: Mapping[str, str], note: Path, advice: str) -> N
             command, capture_output=True, text=True, check=False, env=environment
         )
     except OSError as error:
-        raise ivy.JarError(f"{command[0]} cannot be run: {error.strerror}") from None
+        raise ivy.JarError(f"cannot run {command[0]}, {error.strerror}: check SPARK_HOME") from None
     output = process.stdout + process.stderr
     stored_match = _STORED_FOLDER.search(output)
     if process.returncode != 0 or stored_match is None:

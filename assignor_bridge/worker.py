@@ -30,11 +30,11 @@ from assignor_bridge.protocol.columns import pack_tasks, unpack_batch
 from assignor_bridge.protocol.messages import (
     AdmitBatch,
     Answer,
-    End,
-    Ended,
+    EndStream,
     PlanBatch,
     Planned,
     RestoreState,
+    StreamEnded,
     Validate,
 )
 from checkpoints.state_text import VERSION, decode, decode_or_empty, encode
@@ -85,8 +85,8 @@ class Worker:
                 )
             case RestoreState(state=text, topics=topics):
                 return messages.Restored(_explain_unusable_state(text, topics))
-            case End():
-                return Ended()
+            case EndStream():
+                return StreamEnded()
             case PlanBatch():
                 return self._plan(request)
             case AdmitBatch():
@@ -133,13 +133,13 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     workers: defaultdict[bytes, Worker] = defaultdict(Worker)
     for line in requests:
         number, _, stream_and_request = line.partition(b" ")
-        stream, _, request = stream_and_request.partition(b" ")
-        worker = workers[stream]
+        stream_id, _, request = stream_and_request.partition(b" ")
+        worker = workers[stream_id]
         answer = worker.answer(request)
         answers.write(number.strip() + b" " + messages.write_answer(answer))
         answers.flush()
-        if isinstance(answer, Ended):
-            del workers[stream]
+        if isinstance(answer, StreamEnded):
+            del workers[stream_id]
         worker.prepare(answer)
 
 

@@ -109,8 +109,8 @@ def local_path(location: str) -> Path | None:
     """Return a location's path, not decoded, as Hadoop parses it; None if it is not local."""
     if not _URL_SCHEME.match(location):
         return Path(location)
-    local = _LOCAL_URL.match(location)
-    return Path("/" + local["path"].lstrip("/")) if local else None
+    local_match = _LOCAL_URL.match(location)
+    return Path("/" + local_match["path"].lstrip("/")) if local_match else None
 
 
 def find_checkpoints(folder: Folder) -> tuple[list[str], bool]:

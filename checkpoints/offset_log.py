@@ -136,7 +136,7 @@ def read_position(folder: Folder) -> tuple[dict[str, KafkaOffsets], dict[str, Ka
     return {**begins, **(completed.ends if completed else {})}, last.ends
 
 
-def read_checkpoint(folder: Folder) -> Checkpoint:
+def read_checkpoint_folder(folder: Folder) -> Checkpoint:
     """Return all data of a checkpoint; the folder of a job with one sink may be given instead.
 
     Raises CheckpointError if it is not a readable checkpoint of a query with a Kafka source.
@@ -152,7 +152,7 @@ def read_checkpoint(folder: Folder) -> Checkpoint:
             sinks = [path for path in paths if not path.split("/")[-1].startswith(DEAD_LETTER)]
             choices = sinks or paths
             if len(choices) == 1 and is_complete_list:
-                return read_checkpoint(folder.below(choices[0]))
+                return read_checkpoint_folder(folder.below(choices[0]))
             raise NoCheckpointError(describe_missing_checkpoint(folder))
         commits = frozenset(list_batches(folder, "commits"))
         batches = [

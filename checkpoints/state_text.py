@@ -39,7 +39,7 @@ _OLDEST_VERSION = 2
 _ENVELOPE = struct.Struct(">3sBI")
 #: Maximum size of a decoded state, above any real size, so that a forged one cannot fill memory.
 _MAX_BYTES = 64 * 1024 * 1024
-#: Limit of plausible logarithms, and of errors, shares and weights: absolute values are below.
+#: Exclusive bound on the absolute value of a plausible logarithm, error, share, or weight.
 _MAX_STATISTIC = 50.0
 #: Type of each integer column.
 _INTEGER_TYPES = {"topic": "<i4", "partition": "<i4", "position": "<i8", "seen": "<i4"}
@@ -114,10 +114,11 @@ def _parse_tail(header: dict[str, Any], count: int) -> tuple[tuple[float, ...], 
 
 def _pack_column(column: NDArray[Any], kind: str, unit: float) -> bytes:
     """Return the first bytes of all cells, then all second bytes, and so on, to compress well."""
+    codes = column
     if column.dtype.kind == "f":
         units = np.clip(np.rint(column / unit), 1 - 2**15, 2**15 - 1)
-        column = np.where(np.isnan(column), _UNKNOWN, units)
-    cells = np.ascontiguousarray(column, dtype=kind)
+        codes = np.where(np.isnan(column), _UNKNOWN, units)
+    cells = np.ascontiguousarray(codes, dtype=kind)
     planes: NDArray[np.uint8] = cells.view(np.uint8).reshape(len(cells), cells.itemsize).T
     return planes.tobytes()
 

@@ -36,7 +36,7 @@ class StoredExecutor(NamedTuple):
 class Pace(NamedTuple):
     """An executor's slowness, with the same statistics as a partition's cost."""
 
-    #: Smoothed logarithm of its seconds divided by those of a typical executor; 0 is typical.
+    #: Smoothed log of the executor's seconds divided by a typical executor's; 0 is typical.
     slowness: float = 0.0
     #: The last observed value of the same logarithm, before smoothing.
     last: float = 0.0

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.admission.batch_inputs import Admission, Budget, Memory
-from assignor_bridge.admission.deadline import compare_with_margin, raise_urgent
+from assignor_bridge.admission.deadline import compare_with_margin, raise_urgent_minimums
 from assignor_bridge.admission.fill import fill
 from assignor_bridge.admission.times import (
     FIRST_OFFSETS,
@@ -67,7 +67,7 @@ def admit(lag: Lag, limits: Limits, memory: Memory) -> Admission:
     weight = _compute_weights(lag, limits)
     if limits.fairness == "deadline":
         margin_share = compare_with_margin(lag, memory.times)
-        raised_offsets = raise_urgent(
+        raised_offsets = raise_urgent_minimums(
             min_offsets, max_offsets, weight, budgets, order, margin_share=margin_share
         )
         min_offsets = _trim_to_limit(raised_offsets, min_offsets, limits.records)

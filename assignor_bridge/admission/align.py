@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from assignor_bridge.admission.batch_inputs import Flags, Ints, Lag, Limits, Memory, RecordTimes
 
 _MAX_STEP_OFFSETS = 2**40  # maximum step, so that doubling cannot overflow
-_MAX_LOOK_UPS = 2  # maximum offset look-ups per batch; the last answer is used as it is
+_MAX_LOOK_UPS = 2  # per batch; the second answer is used even if the horizon has moved
 
 
 class Alignment(NamedTuple):

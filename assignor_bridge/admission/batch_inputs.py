@@ -67,7 +67,7 @@ class Lag:
 class RecordTimes(NamedTuple):
     """Kafka record timestamps of each partition, in milliseconds."""
 
-    #: The driver's clock.
+    #: Current time by the driver's clock.
     now_ms: int
     #: Timestamp of the first unread record; -1 if unknown. After a batch it is the newest timestamp
     #: read, because the next record is at least as new if records are in order.

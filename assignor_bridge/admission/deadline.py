@@ -51,7 +51,7 @@ def compare_with_margin(lag: Lag, times: Sequence[BatchTime]) -> Floats:
     return np.asarray(lag.seconds_left / np.maximum(margin_s, _MIN_MARGIN_S))
 
 
-def raise_urgent(
+def raise_urgent_minimums(
     min_offsets: Ints,
     max_offsets: Ints,
     weight: Floats,

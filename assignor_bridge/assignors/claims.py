@@ -107,8 +107,8 @@ def write_generation(member: Member) -> bytes:
     return encode_generation(member.generation)
 
 
-def read_claim(member: Member, data: bytes | None) -> Member:
-    """Return a copy of the member with `data` and its claim; no or invalid data gives no claim."""
-    claim = decode_claim(data)
+def add_claim(member: Member, user_data: bytes | None) -> Member:
+    """Return a copy of the member with the claim in `user_data`; empty if missing or invalid."""
+    claim = decode_claim(user_data)
     generation = None if claim.generation == NO_GENERATION else claim.generation
-    return replace(member, owned=claim.owned, generation=generation, user_data=data)
+    return replace(member, owned=claim.owned, generation=generation, user_data=user_data)

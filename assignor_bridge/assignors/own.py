@@ -57,11 +57,11 @@ class CustomAssignor:
         self.protocols = self._read_protocols()
 
     def refusal(self, group: Group) -> str | None:
-        """Return why it refuses the group (`Assignor.refusal`)."""
+        """Return why the user's assignor refuses the group, or None (`Assignor.refusal`)."""
         return self._call_for_reason("refusal", group)
 
     def reservation(self, group: Group) -> str | None:
-        """Return why another assignor is preferable (`Assignor.reservation`)."""
+        """Return why another assignor is preferable, or None (`Assignor.reservation`)."""
         return self._call_for_reason("reservation", group)
 
     def assign(self, group: Group) -> Assignment:

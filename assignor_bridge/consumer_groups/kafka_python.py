@@ -20,7 +20,7 @@ from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, Reba
 from kafka.protocol.consumer import metadata as wire
 
 from assignor_bridge.assignors.check import assign_checked, check_handover
-from assignor_bridge.assignors.claims import read_claim, write_claim
+from assignor_bridge.assignors.claims import add_claim, write_claim
 from assignor_bridge.assignors.group import Group, Member
 from assignor_bridge.assignors.lag_aware import Offsets
 from assignor_bridge.assignors.own import CustomAssignor
@@ -143,7 +143,7 @@ class GroupAssignor(AbstractPartitionAssignor):
         )
         if self._claims_in_fields:
             return member
-        member = read_claim(member, data)
+        member = add_claim(member, data)
         if not data or not isinstance(strategy, Strategy) or strategy.user_data is not write_claim:
             return member
         if not user_data.holds_claim(data):
@@ -211,7 +211,7 @@ class _LagClient:
 
 
 def _list_racks(cluster: Any, counts: Mapping[str, int]) -> dict[str, dict[int, frozenset[str]]]:
-    """Return the known racks with a replica of each partition, by topic and number."""
+    """Return each partition's replica racks by topic and number; ignore brokers without a rack."""
     rack_by_node = {broker.node_id: broker.rack for broker in cluster.brokers() if broker.rack}
 
     def find_racks(tp: TopicPartition) -> frozenset[str]:

@@ -212,8 +212,8 @@ def build_batch(
     same_partition = (topic[1:] == topic[:-1]) & (partition[1:] == partition[:-1])
     for i in np.flatnonzero(same_partition & (start[1:] < end[:-1]))[:1].tolist():
         raise OptionError(
-            f"ranges of {topics[topic[i]]}-{partition[i]} overlap: [{start[i]},{end[i]}) and "
-            f"[{start[i + 1]},{end[i + 1]}); request each offset once"
+            f"ranges of {topics[topic[i]]}-{partition[i]} overlap: offsets {start[i]} to "
+            f"{end[i] - 1} and {start[i + 1]} to {end[i + 1] - 1}; request each offset once"
         )
     new_range = ~(same_partition & (start[1:] == end[:-1]))
     is_first = np.append(True, new_range)[: len(start)]

@@ -116,8 +116,8 @@ def place_group(
     bound = find_lower_bound(batch, weights, np.arange(batch.slots))
     name, notes, refusals = choice.assignor.name, assignment.notes, choice.refusals
     standbys = _rank_standbys(batch, group, assignment, slot)
-    final = Assignment(group, member)
-    return Placement(name, pieces, bound, slot_of_line, notes, refusals, standbys, final)
+    final_assignment = Assignment(group, member)
+    return Placement(name, pieces, bound, slot_of_line, notes, refusals, standbys, final_assignment)
 
 
 def notify_assignor(

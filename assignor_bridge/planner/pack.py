@@ -109,10 +109,10 @@ def pack(
     task = rank[task_of_piece]
     order = stable_order(task)  # within a task, by range and offset
     slot, number_on_slot = keys[by_work] // tasks_per_slot, keys[by_work] % tasks_per_slot
-    executor = batch.slot_executor[slot]
-    consumer = batch.slot_number[slot] + number_on_slot * batch.executor_slots[executor]
+    planned_executor = batch.slot_executor[slot]
+    consumer = batch.slot_number[slot] + number_on_slot * batch.executor_slots[planned_executor]
     is_open = batch.anonymous | (demand.is_open & (number_on_slot > 0))
-    executor = np.where(is_open, -1, executor)
+    executor = np.where(is_open, -1, planned_executor)
     return TaskList(pieces.take(order), task[order], slot, consumer, executor, notes)
 
 

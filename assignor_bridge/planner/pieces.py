@@ -101,8 +101,8 @@ def _divide_offsets(size: Ints, row: Ints, amount: Floats) -> tuple[Ints, Ints]:
     """
     first = np.flatnonzero(np.append(True, row[1:] != row[:-1]))
     after = np.append(first[1:], len(row))
-    amounts, bounds = amount.tolist(), zip(first.tolist(), after.tolist(), strict=True)
-    running_sums = chain.from_iterable(accumulate(amounts[a:b]) for a, b in bounds)
+    amount_list, bounds = amount.tolist(), zip(first.tolist(), after.tolist(), strict=True)
+    running_sums = chain.from_iterable(accumulate(amount_list[a:b]) for a, b in bounds)
     sums = np.fromiter(running_sums, np.float64, len(row))
     end_estimate = np.rint(size * np.minimum(1.0, sums / np.repeat(sums[after - 1], after - first)))
     end_estimate[after - 1] = np.inf

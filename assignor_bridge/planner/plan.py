@@ -135,9 +135,9 @@ def plan_step(
 def _choose_assignor(
     batch: MicroBatch, table: PartitionTable, weights: Weights, find: Callable[[str], Assignor]
 ) -> tuple[Choice, Group | None]:
-    """Choose the first assignor in the list whose preconditions hold.
+    """Choose an assignor in the list (see `choose`); also return the group of slots to assign.
 
-    Also return the slots as a consumer group; None if the planner implements the assignor itself.
+    The group is None if the planner implements the assignor itself.
     """
     settings = batch.settings
     if settings.assignors[0] in _BUILT_IN:

@@ -33,8 +33,8 @@ class Replicas:
         sets = [frozenset[str](), *(frozenset(filter(None, rack_names)) for rack_names in racks)]
         used = np.flatnonzero(np.bincount(code + 1, minlength=len(sets))).tolist()
         distinct = sorted({sets[i] for i in used}, key=sorted)
-        index = {rack_set: i for i, rack_set in enumerate(distinct)}
-        new_code = np.array([index.get(rack_set, -1) for rack_set in sets], np.int64)
+        index_by_rack_set = {rack_set: i for i, rack_set in enumerate(distinct)}
+        new_code = np.array([index_by_rack_set.get(rack_set, -1) for rack_set in sets], np.int64)
         return cls(tuple(distinct), new_code[code + 1])
 
     def take(self, order: Ints) -> Replicas:

@@ -94,15 +94,15 @@ def _compute_cost_changes(cost: Floats) -> Floats:
     return np.asarray(cost[:, None, :] - current_cost[:, :, None], np.float64)
 
 
-def _find_cheapest_moves(flow: Floats, changes: Floats, epsilon: float) -> tuple[Floats, Ints]:
+def _find_cheapest_moves(flow: Floats, cost_changes: Floats, epsilon: float) -> tuple[Floats, Ints]:
     """Return the minimum cost of a move from a zone (row) to another, and the group to move."""
-    move_cost = np.where((flow > epsilon)[:, :, None], changes, np.inf)
+    move_cost = np.where((flow > epsilon)[:, :, None], cost_changes, np.inf)
     return move_cost.min(axis=0), move_cost.argmin(axis=0)
 
 
 def _move_excess(flow: Floats, cost: Floats, quota: Floats, limit: Floats, epsilon: float) -> None:
     """Move work above a zone's limit to zones below their limits, in place."""
-    zones, changes = range(len(quota)), _compute_cost_changes(cost)
+    cost_changes = _compute_cost_changes(cost)
     levels = quota.tolist(), limit.tolist()
     for _ in range(4 * flow.size + 50):
         load = flow.sum(axis=0).tolist()
@@ -110,12 +110,12 @@ def _move_excess(flow: Floats, cost: Floats, quota: Floats, limit: Floats, epsil
         giver = excess.index(max(excess))
         if excess[giver] <= epsilon:
             return
-        move_cost, group = _find_cheapest_moves(flow, changes, epsilon)
+        move_cost, group = _find_cheapest_moves(flow, cost_changes, epsilon)
         distance, predecessor = _find_shortest_paths(move_cost, giver)
         choices = [
             (distance[zone] + extra_cost, zone, i)  # on ties, up to the quota
             for i, extra_cost in enumerate((0.0, _BEYOND_QUOTA_COST))
-            for zone in zones
+            for zone in range(len(quota))
             if load[zone] < levels[i][zone] - epsilon
         ]
         path_cost, target, i = min(choices, default=(math.inf, 0, 0))
@@ -137,10 +137,10 @@ def _move_to_near_zones(flow: Floats, cost: Floats, fill_level: Floats, epsilon:
     zone_count = len(fill_level)
     if not ((flow[:, :zone_count] > epsilon) & (cost > _MIN_GAIN)).any():
         return
-    changes = _compute_cost_changes(cost)
+    cost_changes = _compute_cost_changes(cost)
     for _ in range(4 * flow.size + 50):
         load = flow.sum(axis=0)[:zone_count]
-        move_cost, group = _find_cheapest_moves(flow, changes, epsilon)
+        move_cost, group = _find_cheapest_moves(flow, cost_changes, epsilon)
         arcs = np.full((zone_count + 1, zone_count + 1), np.inf)
         arcs[:zone_count, :zone_count] = move_cost[:zone_count]
         arcs[:zone_count, zone_count] = np.where(load < fill_level - epsilon, 0.0, np.inf)

@@ -19,9 +19,9 @@ _RULE = "A plan must read each offset exactly once."
 
 
 def check_plan(name: str, batch: MicroBatch, pieces: Pieces, task: Ints, tasks: int) -> None:
-    """Raise `PlanError` unless the pieces tile the ranges, and no piece or task is empty.
+    """Raise `PlanError` if the pieces do not tile the ranges, or a piece or a task is empty.
 
-    `name` is the assignor's, for messages; `task` is the task of each piece, `tasks` their number.
+    Messages have the assignor's `name`. `task` is the task of each piece; there are `tasks` tasks.
     """
     pieces = pieces.take(argsort_rows((pieces.start,), pieces.row))
     row, start, end = pieces.row, pieces.start, pieces.end
@@ -30,9 +30,9 @@ def check_plan(name: str, batch: MicroBatch, pieces: Pieces, task: Ints, tasks: 
 
     def refuse(is_wrong: Flags, describe: Callable[[int], str], rows: Ints = row) -> None:
         for i in np.flatnonzero(is_wrong)[:1].tolist():
-            offsets = f"[{batch.start[rows[i]]},{batch.end[rows[i]]})"
+            offsets = f"offsets {batch.start[rows[i]]} to {batch.end[rows[i]] - 1}"
             raise PlanError(
-                f"assignor {name!r}: the plan for {batch.name(rows[i])}{offsets} {describe(i)}. "
+                f"assignor {name!r}: the plan for {batch.name(rows[i])} {offsets} {describe(i)}. "
                 f"{_RULE}"
             )
 
@@ -41,8 +41,8 @@ def check_plan(name: str, batch: MicroBatch, pieces: Pieces, task: Ints, tasks: 
     refuse(is_unread, lambda _: "is missing", np.arange(batch.ranges))
     is_first = np.append(True, row[1:] != row[:-1])
     due_start = np.where(is_first[: len(row)], batch.start[row], np.append(0, end)[: len(row)])
-    refuse(start < due_start, lambda i: f"repeats offsets between {start[i]} and {due_start[i]}")
-    refuse(start > due_start, lambda i: f"loses offsets between {due_start[i]} and {start[i]}")
+    refuse(start < due_start, lambda i: f"repeats offsets {start[i]} to {due_start[i] - 1}")
+    refuse(start > due_start, lambda i: f"loses offsets {due_start[i]} to {start[i] - 1}")
     is_last = np.append(is_first[1:], True)[: len(row)]
     has_wrong_end = is_last & (end != batch.end[row])
     refuse(has_wrong_end, lambda i: f"ends at {end[i]} instead of {batch.end[row[i]]}")

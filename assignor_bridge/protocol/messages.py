@@ -121,7 +121,7 @@ class RestoreState(Message, frozen=True, tag="restore"):
     topics: list[str]
 
 
-class End(Message, frozen=True, tag="end"):
+class EndStream(Message, frozen=True, tag="end"):
     """Request: drop the state of a stream that has ended."""
 
 
@@ -156,7 +156,7 @@ class CompletedBatch(Message, frozen=True):
 class PackedTimes(Message, frozen=True):
     """Kafka's timestamps of the ranges' records, in milliseconds."""
 
-    #: The driver's clock.
+    #: Current time by the driver's clock.
     now_ms: Int64
     #: Timestamp of the first record of each range; -1: unknown.
     stamp: Column
@@ -201,7 +201,7 @@ class Restored(Message, frozen=True, tag="restored"):
     why: str | None = None
 
 
-class Ended(Message, frozen=True, tag="ended"):
+class StreamEnded(Message, frozen=True, tag="ended"):
     """Answer: the stream's state was dropped."""
 
 
@@ -236,8 +236,8 @@ class Failed(Message, frozen=True, tag="failed"):
     traceback: str = ""
 
 
-Request = Validate | RestoreState | End | PlanBatch | AdmitBatch
-Answer = Validated | Restored | Ended | Planned | AdmittedBatch | LookUp | Failed
+Request = Validate | RestoreState | EndStream | PlanBatch | AdmitBatch
+Answer = Validated | Restored | StreamEnded | Planned | AdmittedBatch | LookUp | Failed
 
 _REQUEST_DECODER: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _ANSWER_ENCODER = msgspec.json.Encoder(enc_hook=lambda number: number.item())  # NumPy numbers

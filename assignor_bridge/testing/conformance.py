@@ -172,12 +172,12 @@ class AssignorConformance:
         def check(group: Group, rng: random.Random) -> None:
             answers = [assign_checked(assignor, g) for g in (group, _shuffle(group, rng), group)]
             for other in answers[1:]:
-                is_same = answers[0].as_dict() == other.as_dict()
-                _require(is_same, f"answered {answers[0]!r}, then {other!r}")
-                is_same = dict(answers[0].standbys) == dict(other.standbys)
-                _require(is_same, "made other standbys for an equal group")
-                is_same = dict(answers[0].transferring) == dict(other.transferring)
-                _require(is_same, "withheld other partitions for an equal group")
+                has_same_owners = answers[0].as_dict() == other.as_dict()
+                _require(has_same_owners, f"answered {answers[0]!r}, then {other!r}")
+                has_same_standbys = dict(answers[0].standbys) == dict(other.standbys)
+                _require(has_same_standbys, "made other standbys for an equal group")
+                withholds_same = dict(answers[0].transferring) == dict(other.transferring)
+                _require(withholds_same, "withheld other partitions for an equal group")
 
         self._check_any_group(assignor, check)
 
@@ -335,8 +335,8 @@ def _check_lags(group: Group, answer: Assignment, imbalance: float) -> None:
     lags = group.lag_list()
     sizes = [lag for lag, flag in zip(lags, group.subscribed.tolist(), strict=True) if flag]
     limit = _find_longest_first_load(sizes, len(group.ids)) * (1 + imbalance + _ROUNDING_ERROR)
-    load = {m: sum(lags[i] for i in part.ids.tolist()) for m, part in answer.items()}
-    _require(max(load.values()) <= limit, f"lags are {load}, but at most {limit:g} is promised")
+    load_by_member = {m: sum(lags[i] for i in part.ids.tolist()) for m, part in answer.items()}
+    _require(max(load_by_member.values()) <= limit, f"lags {load_by_member} exceed {limit:g}")
 
 
 def _find_longest_first_load(sizes: Sequence[float], members: int) -> float:

@@ -14,7 +14,7 @@ from streaming.audit.files import (
     check_writers,
 )
 from streaming.audit.findings import AuditFinding, sort_by_severity
-from streaming.audit.history import replay
+from streaming.audit.history import replay_commits
 from streaming.audit.intervals import (
     collect_read_offsets,
     count_offsets,
@@ -107,7 +107,7 @@ class Audit:
 
 def audit(evidence: Evidence, since: int | None = None) -> Audit:
     """Audit a table from version `since` on; None starts at version 0."""
-    history = replay(evidence.commits)
+    history = replay_commits(evidence.commits)
     all_batches = history.list_batches(evidence.checkpoint)
     since = since or 0
     history.commits = {v: c for v, c in history.commits.items() if v >= since}
@@ -151,13 +151,15 @@ def _run_checks(
         query: collect_read_offsets(batch for batch in batches if batch.version in history.live)
         for query, batches in batches_by_query.items()
     }
-    other_offsets = {q: _collect_offsets_of_others(q, offsets_by_query) for q in batches_by_query}
+    other_offsets_by_query = {
+        q: _collect_other_offsets(q, offsets_by_query) for q in batches_by_query
+    }
     audited_batches = [batch for batches in batches_by_query.values() for batch in batches]
-    yield from _check_restores(history, audited_batches, other_offsets)
+    yield from _check_restores(history, audited_batches, other_offsets_by_query)
     checkpoint = evidence.checkpoint
     for query, batches in batches_by_query.items():
         own_checkpoint = checkpoint if checkpoint and checkpoint.query_id == query else None
-        yield from check_query(batches, history, own_checkpoint, other_offsets[query])
+        yield from check_query(batches, history, own_checkpoint, other_offsets_by_query[query])
         yield from _check_metadata(batches)
         yield from check_statistics(batches, history)
     # Several queries may merge the same records into an upsert table without changing its rows.
@@ -165,13 +167,12 @@ def _run_checks(
         yield from check_overlaps_of_queries(offsets_by_query)
     checkpoint_findings: list[AuditFinding] = []
     if checkpoint is not None:
-        offsets_of_others = other_offsets.get(checkpoint.query_id or "", {})
         checkpoint_findings += check_checkpoint(
             checkpoint,
             evidence.last_completed,
             all_batches,
             is_whole=history.is_whole,
-            other_offsets=offsets_of_others,
+            other_offsets=other_offsets_by_query.get(checkpoint.query_id or "", {}),
             since=since,
         )
     yield from checkpoint_findings
@@ -208,7 +209,7 @@ def _find_log_gaps(evidence: Evidence, since: int = 0) -> list[range]:
     return find_gaps(versions, max(versions[0], since), versions[-1])
 
 
-def _collect_offsets_of_others(query: str, offsets_by_query: dict[str, Intervals]) -> Intervals:
+def _collect_other_offsets(query: str, offsets_by_query: dict[str, Intervals]) -> Intervals:
     """Return the merged offsets that the queries other than `query` read."""
     result: Intervals = {}
     for intervals in (offsets for other, offsets in offsets_by_query.items() if other != query):
@@ -218,14 +219,15 @@ def _collect_offsets_of_others(query: str, offsets_by_query: dict[str, Intervals
 
 
 def _check_restores(
-    history: History, batches: Sequence[BatchCommit], other_offsets: dict[str, Intervals]
+    history: History, batches: Sequence[BatchCommit], other_offsets_by_query: dict[str, Intervals]
 ) -> Iterator[AuditFinding]:
     """Report batches that a live `RESTORE` removed and whose offsets no live batch has again."""
     for restore in history.restores:
         if restore.version not in history.live:
             continue
         if restore.target is None:
-            yield AuditFinding("restored-unknown", f"RESTORE at version {restore.version}")
+            details = f"version {restore.version} is a RESTORE to a version that it does not record"
+            yield AuditFinding("restored-unknown", details)
             continue
         live_batches = {(b.query, b.number) for b in batches if b.version in history.live}
         removed_batches = [
@@ -236,12 +238,12 @@ def _check_restores(
             and (batch.query, batch.number) not in live_batches
         ]
         lost_counts = {
-            str(batch): sum(
+            str(b): sum(
                 high - low
-                for (_, p), begin, end in iter_ranges(batch.ranges or {})
-                for low, high in subtract_intervals(p, begin, end, other_offsets[batch.query])
+                for (_, p), begin, end in iter_ranges(b.ranges or {})
+                for low, high in subtract_intervals(p, begin, end, other_offsets_by_query[b.query])
             )
-            for batch in removed_batches
+            for b in removed_batches
         }
         # Keep a batch with unknown ranges, because it may have read any offset.
         lost_batches = [b for b in removed_batches if b.ranges is None or lost_counts[str(b)]]

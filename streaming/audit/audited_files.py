@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from assignor_bridge.errors import AssignorError, OptionError
 from checkpoints.folders import CheckpointError, LocalFolder, NoCheckpointError, open_folder
-from checkpoints.offset_log import read_checkpoint
+from checkpoints.offset_log import read_checkpoint_folder
 from streaming.delta import delta_log
 
 if TYPE_CHECKING:
@@ -97,11 +97,11 @@ def read_evidence(table: str, checkpoint: str | None) -> Evidence:
         versions = delta_log.list_versions(folder)
         if not versions:
             raise OptionError(f"--table {table!r} is not a Delta table: it has no commits")
-        first_read = read_checkpoint(open_folder(checkpoint)) if checkpoint is not None else None
+        first_read = None if checkpoint is None else read_checkpoint_folder(open_folder(checkpoint))
         commits, damaged = _read_commits(folder, delta_log.list_versions(folder))
         if not commits and not damaged:
             raise UnreadableTableError(f"{table}: its log was deleted during the audit; try again")
-        second_read = read_checkpoint(open_folder(checkpoint)) if checkpoint is not None else None
+        next_read = None if checkpoint is None else read_checkpoint_folder(open_folder(checkpoint))
         crc_by_version = {
             v: delta_log.read_checksum(folder, v) for v in delta_log.list_checksum_versions(folder)
         }
@@ -115,7 +115,7 @@ def read_evidence(table: str, checkpoint: str | None) -> Evidence:
     last_batch = first_read.last_committed if first_read else None
     last_completed = last_batch.batch_id if last_batch else None
     files = DataFiles(folder.root)
-    return Evidence(commits, damaged, checksums, second_read, last_completed, files)
+    return Evidence(commits, damaged, checksums, next_read, last_completed, files)
 
 
 def _open_table(table: str) -> LocalFolder:

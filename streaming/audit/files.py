@@ -96,7 +96,7 @@ def is_foreign(commit: Commit) -> bool:
 
 
 def check_writers(history: History, batch_versions: Collection[int]) -> Iterator[AuditFinding]:
-    """Check that no live commit adds or removes rows unless it is a batch or a `RESTORE`."""
+    """Report live commits that change rows but are neither a batch nor a `RESTORE`."""
     append_texts, removal_texts = [], []
     for version, commit in history.commits.items():
         if version in batch_versions or commit.is_restore or version not in history.live:

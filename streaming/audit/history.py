@@ -78,7 +78,7 @@ def _is_merge(commit: Commit) -> bool:
     return commit.info.operation == "MERGE" and not job_app_ids.isdisjoint(app_ids)
 
 
-def replay(commits: Iterable[Commit]) -> History:
+def replay_commits(commits: Iterable[Commit]) -> History:
     """Apply the commits of a table's log in order, and return the table's history.
 
     1. Apply each commit's removes and adds, and note files that were added twice.

@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
 
 def format_offsets(partition: Partition, begin: int, end: int) -> str:
-    """Format the offsets `[begin, end)`, at least one, for a message.
+    """Format the offsets `[begin, end)` for a message.
 
     >>> format_offsets(Partition("t", 0), 5, 8), format_offsets(Partition("t", 0), 5, 6)
     ('t-0 offsets 5 to 7', 't-0 offset 5')
     """
+    if end <= begin:
+        return f"{partition} (no offsets, at {begin})"
     return f"{partition} offset{f's {begin} to {end - 1}' if end - begin > 1 else f' {begin}'}"
 
 
@@ -283,17 +285,16 @@ def check_checkpoint(
     ]
     if differing_batches:
         first = differing_batches[0]
-        planned = set(iter_ranges(logged_ranges[first.number]))
-        committed = set(iter_ranges(first.ranges or {}))
-        only_committed, only_planned = committed - planned, planned - committed
+        logged_spans = set(iter_ranges(logged_ranges[first.number]))
+        committed_spans = set(iter_ranges(first.ranges or {}))
+        only_committed, only_logged = committed_spans - logged_spans, logged_spans - committed_spans
         clauses = [
-            f"only the {place} has {partition} [{begin}, {end})"
-            for place, ranges in (("commit", only_committed), ("offset log", only_planned))
-            for (_, partition), begin, end in sorted(ranges)[:1]
+            f"only in the {place}: "
+            + elide([format_offsets(p, begin, end) for (_, p), begin, end in sorted(ranges)])
+            for place, ranges in (("commit", only_committed), ("offset log", only_logged))
+            if ranges
         ]
-        details = (
-            f"{elide(list(map(str, differing_batches)))}: for {first}, {' and '.join(clauses)}"
-        )
+        details = f"{elide(list(map(str, differing_batches)))}: for {first}, {'; '.join(clauses)}"
         yield AuditFinding("ranges-mismatch", details)
 
 

@@ -15,9 +15,9 @@ from streaming.cli.assignors import Tail, check_names, make_finder, parse_names,
 from streaming.cli.kafka_options import BootstrapServers, CommandConfig, check_source
 from streaming.cli.output import note, print_lines, print_table
 from streaming.replay import bill, player
-from streaming.replay.answers import list_assumptions, replay_to_json, write_answer, write_verdict
+from streaming.replay.answers import list_assumptions, replay_to_json, write_summary, write_verdict
 from streaming.replay.cluster import choose_cluster
-from streaming.replay.log import read_log
+from streaming.replay.log import read_checkpoint_log
 from streaming.replay.plan_log import read_tasks
 from streaming.replay.replayed import EVERYTHING, ITSELF, Replay
 from streaming.replay.traffic import PRICE_PER_GB, estimate_traffic
@@ -104,7 +104,7 @@ def estimate(
     cost_options = {"--price-per-gb": price_per_gb, "--record-bytes": record_bytes}
     broker_options = {"--bootstrap-server": bootstrap_servers, "--command-config": command_config}
     racks = zone_options.read_racks_option(racks_file, {**cost_options, **broker_options})
-    log = read_log(checkpoint)
+    log = read_checkpoint_log(checkpoint)
     for warning in log.checkpoint.warnings:
         note(warning)
     check_source(source, log.sources)
@@ -159,4 +159,4 @@ def _print_replay(replay: Replay) -> None:
     if bill_rows := bill.build_bill_rows(replay):
         print_table(bill.HEAD, bill_rows)
     assumption_lines = [f"- {assumption}" for assumption in list_assumptions(replay)]
-    print_lines(["", f"{write_answer(replay)}.", *assumption_lines])
+    print_lines(["", f"{write_summary(replay)}.", *assumption_lines])

@@ -15,7 +15,7 @@ from streaming.cli.kafka_options import check_source
 from streaming.cli.output import note, print_lines
 from streaming.observe.words import format_seconds
 from streaming.replay.kept_batch import read_kept_batch
-from streaming.replay.log import read_log
+from streaming.replay.log import read_checkpoint_log
 from streaming.replay.one_batch import Explanation, PartitionStory, explain_batch, format_amount
 from streaming.replay.replayed import EVERYTHING
 
@@ -61,7 +61,7 @@ def print_batch(
     names = EVERYTHING if assignors is None else parse_names(assignors)
     find = make_finder(names, "--assignors")
     check_names(names, find)
-    log = read_log(checkpoint)
+    log = read_checkpoint_log(checkpoint)
     for warning in log.checkpoint.warnings:
         note(warning)
     check_source(source, log.sources)

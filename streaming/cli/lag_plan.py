@@ -27,7 +27,7 @@ def print_plans(group_name: str, names: str, brokers: Brokers, *, as_json: bool)
     assignor_names = parse_names(names, "--plan")
     assignors = group_plan.find_assignors(assignor_names, make_finder(assignor_names, "--plan"))
     group = read_classic_group(brokers, group_name)
-    group_lags = group_plan.read_lags(brokers, group)
+    group_lags = group_plan.fetch_lags(brokers, group)
     today = group_plan.make_current_plan(group, group_lags)
     plans: list[GroupPlan] = []
     for assignor in assignors:

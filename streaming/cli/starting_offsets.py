@@ -57,7 +57,9 @@ def print_starting_offsets(
     default_offset = EARLIEST if missing == "earliest" else LATEST
     result = build_starting_offsets(positions, partitions, default_offset)
     if not result.offsets:
-        raise AssignorError(f"{group or checkpoint!r} has no offset in any existing topic")
+        origin = f"group {group!r}" if group else f"checkpoint {checkpoint!r}"
+        topic_clause = "existing topic: check --bootstrap-server" if positions else "topic"
+        raise AssignorError(f"{origin} has no offset in any {topic_clause}")
     count = sum(map(len, result.offsets.values()))
     _note_partitions(result.default_partitions, count, f"have no offset and start at {missing}")
     _note_partitions(result.missing_partitions, len(positions), "no longer exist and are omitted")

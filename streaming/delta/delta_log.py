@@ -94,7 +94,7 @@ class RemovedFile(_DataFile, frozen=True, rename="camel"):
     """A data file that a commit removes."""
 
 
-class Transaction(msgspec.Struct, frozen=True, rename="camel"):
+class SetTransaction(msgspec.Struct, frozen=True, rename="camel"):
     """A `txn` action: a writer's name, and the number of its last batch."""
 
     app_id: str
@@ -130,7 +130,7 @@ class Commit(msgspec.Struct, frozen=True):
     info: CommitInfo = CommitInfo()
     adds: tuple[AddedFile, ...] = ()
     removes: tuple[RemovedFile, ...] = ()
-    transactions: tuple[Transaction, ...] = ()
+    transactions: tuple[SetTransaction, ...] = ()
     metadata: TableMetadata | None = None
 
     @property
@@ -194,7 +194,7 @@ def read_commit(folder: Folder, version: int) -> Commit:
         for kind, action in _iterate_actions(raw):
             actions.setdefault(kind, []).append(action)
     except (ValueError, RecursionError):
-        raise DamagedCommitError("a line is not JSON, or is truncated") from None
+        raise DamagedCommitError("a line is not JSON in UTF-8, or is truncated") from None
     if not actions:
         raise DamagedCommitError("it has no actions")
     values = {

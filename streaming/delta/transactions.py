@@ -106,7 +106,7 @@ def _describe_acceptance(version: int) -> str:
     return f"set the table property '{ACCEPTED}' = '{version}' to accept the missing rows"
 
 
-def read_log(table: str | Folder, query_id: str | None) -> TableLog:
+def read_table_log(table: str | Folder, query_id: str | None) -> TableLog:
     """Find a query's newest batch in a table's log; `query_id` is None for a new query.
 
     Raises

@@ -16,7 +16,7 @@ TERMS: Mapping[str, str] = {
         "The recommended assignor. It divides a batch's offsets so that all slots should finish at "
         "the same time, and keeps partitions on the executors that read them before."
     ),
-    "median batch": "Median time of a batch from trigger to commit, from Spark's progress.",
+    "median batch": "Median time of a batch from trigger to commit, as reported by Spark.",
     "median reading": (
         "Median time from the start of a batch's first reading task to the end of its last "
         "reading task, from Spark's UI."

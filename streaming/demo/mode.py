@@ -39,7 +39,7 @@ _SLEEP_US = 10_000
 
 @dataclass(slots=True)
 class Mode:
-    """A query with its own topic, checkpoint, and table."""
+    """A query of the demo, by Spark's default or an assignor, with its own topic and table."""
 
     spark: SparkSession
     name: str

@@ -106,9 +106,9 @@ def _find_recreated_topics(checkpoint: Checkpoint) -> dict[tuple[str, str], str]
         for topic, old_ends in checkpoint.ends_of(source, completed_batch).items():
             planned_ends = ends.get(topic, {})
             drops = [
-                f"{topic}-{number} to {planned_ends[number]} (before: {end})"
+                f"{topic}-{number} to {planned_ends[number]} (previous end offset: {end})"
                 if number in planned_ends
-                else f"{topic}-{number} is missing (before: {end})"
+                else f"{topic}-{number} is missing (previous end offset: {end})"
                 for number, end in sorted(old_ends.items())
                 if planned_ends and planned_ends.get(number, -1) < end
             ]
@@ -205,11 +205,11 @@ def _find_faults(
 ) -> list[str]:
     """Describe the faults of one topic, which the planned batch reads from `start` to `end`."""
     faults = []
-    numbers = logs.partitions[topic]
-    missing_partitions = [tp for tp in end if tp.number not in numbers]
+    existing_numbers = logs.partitions[topic]
+    missing_partitions = [tp for tp in end if tp.number not in existing_numbers]
     if missing_partitions:
         faults.append(
-            f"it has {pluralize(len(numbers), 'partition')}, but the checkpoint also has "
+            f"it has {pluralize(len(existing_numbers), 'partition')}, but the checkpoint also has "
             f"{_join(missing_partitions)}: {_RECREATED} with fewer; {_NEW_CHECKPOINT}"
         )
     partitions_ahead = [tp for tp, at in end.items() if at > logs.ends.get(tp, at)]
@@ -224,7 +224,7 @@ def _find_faults(
             f"these offsets; {_NEW_CHECKPOINT}"
         )
     elif partitions_ahead and len(partitions_ahead) == sum(
-        at > 0 for tp, at in end.items() if tp.number in numbers
+        at > 0 for tp, at in end.items() if tp.number in existing_numbers
     ):
         faults.append(
             f"{_RECREATED}: the checkpoint is ahead of the log end in all partitions that it has "
@@ -235,7 +235,7 @@ def _find_faults(
             f"the checkpoint is ahead of the log end: {positions_text}; the brokers lost records "
             f"or the topic was re-created; {_NEW_CHECKPOINT}"
         )
-    unknown_partitions = [tp for tp in end if tp.number in numbers and tp not in logs.ends]
+    unknown_partitions = [tp for tp in end if tp.number in existing_numbers and tp not in logs.ends]
     if unknown_partitions:
         faults.append(
             f"the brokers do not report the offsets of {_join(unknown_partitions)}: check that "

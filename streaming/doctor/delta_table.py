@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.delta.transactions import NO_BATCH, describe_mismatch, read_log
+from streaming.delta.transactions import NO_BATCH, describe_mismatch, read_table_log
 from streaming.observe.checkpoint_files import read_checkpoint
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def match_batches(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
     """
     if checkpoint.query_id is None:
         return True, "unknown: the checkpoint has no query id"
-    log = read_log(table, checkpoint.query_id)
+    log = read_table_log(table, checkpoint.query_id)
     last_planned = _get_id(checkpoint.last_planned)
     last_committed = _get_id(checkpoint.last_committed)
     if log.batch is None:

@@ -24,7 +24,7 @@ from pydantic import (
 
 from assignor_bridge.assignors import Assignment, Group, Member, choose
 from assignor_bridge.assignors.check import assign_checked
-from assignor_bridge.assignors.claims import read_claim, resolve_claims
+from assignor_bridge.assignors.claims import add_claim, resolve_claims
 from assignor_bridge.assignors.lag_aware import Offsets
 from assignor_bridge.assignors.own import configure_assignors
 from assignor_bridge.assignors.registry import lookup, split_names
@@ -243,7 +243,7 @@ def _make_members(inputs: Mapping[str, _Member]) -> tuple[Member, ...]:
         topics, claim_data = frozenset(fields.pop("topics")), fields.pop("owned_user_data")
         member = Member(name, shared_topics.setdefault(topics, topics), **fields)
         if claim_data is not None:
-            member = replace(read_claim(member, claim_data), user_data=member.user_data)
+            member = replace(add_claim(member, claim_data), user_data=member.user_data)
         members.append(member)
     return tuple(members)
 

@@ -78,7 +78,7 @@ class Retention:
 
 
 class Brokers:
-    """A connection to a Kafka cluster, with the settings of a Java client.
+    """Connections to the brokers of a Kafka cluster, with the settings of a Java client.
 
     Each request may take `limit_s` seconds. Raises SettingsError if a setting is missing, invalid,
     or without a counterpart in librdkafka, OptionError if librdkafka rejects the settings, and

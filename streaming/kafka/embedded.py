@@ -40,9 +40,9 @@ class EmbeddedBroker:
     Parameters
     ----------
     data
-        Folder for logs and metadata, which is kept. With None, it is temporary and deleted.
+        Folder for data, settings, and log, kept; if None, a temporary one that `close` deletes.
     port
-        Port of the broker. With None, a free port is chosen, which restarts keep.
+        Port of the broker; if None, a free port, which is used until `close`.
     properties
         Broker settings that extend or override the defaults.
     on_line

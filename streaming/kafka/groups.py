@@ -35,9 +35,9 @@ _TIMEOUT_ERRORS = ("_TIMED_OUT", "_WAIT_COORD")
 _NO_GROUP = "GROUP_ID_NOT_FOUND"
 #: Requested if there are no topics, in order to wait for the coordinator in this case, too.
 _MISSING_TOPIC = "assignor-none"
-#: Error for a user without Describe on the group.
+#: Error for a user without Describe permission on the group.
 _NO_PERMISSION = "GROUP_AUTHORIZATION_FAILED"
-#: Error for a user without Describe on a topic of the group's members, from Kafka 4.0 on.
+#: Error for a user without Describe permission on a topic of a member, from Kafka 4.0 on.
 _NO_TOPIC_PERMISSION = "TOPIC_AUTHORIZATION_FAILED"
 #: Delay between two attempts, and minimum time limit of an attempt.
 _RETRY_S = 0.1

@@ -68,7 +68,7 @@ def find_assignors(names: Sequence[str], find: Callable[[str], Assignor]) -> lis
     return [configure_without_options(find(name)) for name in names]
 
 
-def read_lags(brokers: Brokers, group: ClassicGroup) -> GroupLags:
+def fetch_lags(brokers: Brokers, group: ClassicGroup) -> GroupLags:
     """Return the lags of the group's topics; none for a partition without a known end offset.
 
     Brokers do not have a consumer's `auto.offset.reset`, so a partition without a commit has lag 0,

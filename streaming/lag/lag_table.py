@@ -112,8 +112,8 @@ def format_summary(rows: Sequence[Row]) -> str:
     if total.lost:
         parts.append(f"{total.lost} offsets were deleted unread")
     if total.seconds_to_loss is not None and not total.lost:
-        known = " known" if total.unknown_seconds else ""
-        parts.append(f"first{known} loss in {format_duration(total.seconds_to_loss)}")
+        known_note = " known" if total.unknown_seconds else ""
+        parts.append(f"first{known_note} loss in {format_duration(total.seconds_to_loss)}")
     return ", ".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""Read checkpoints from local files, or through a Spark session from any of its file systems."""
+"""Read checkpoints from local files or, with a Spark session, from any of its file systems."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def read_checkpoint(location: str, spark: SparkSession | None = None) -> offset_
     """
     try:
         folder: Folder = open_folder(location) if spark is None else HadoopFolder(location, spark)
-        return offset_log.read_checkpoint(folder)
+        return offset_log.read_checkpoint_folder(folder)
     except NoCheckpointError as error:
         raise OptionError(redact(str(error))) from None
     except CheckpointError as error:

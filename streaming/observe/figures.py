@@ -43,7 +43,7 @@ class BatchFigures:
     lag: Mapping[str, int] = field(default_factory=dict)
     #: The source's metrics, by their full name.
     metrics: Mapping[str, str] = field(default_factory=dict)
-    #: Ages of its newest and oldest record at the commit, in seconds; None if not measured.
+    #: Ages of the batch's newest and oldest record at the commit, in seconds; None if not measured.
     newest_age_s: float | None = None
     oldest_age_s: float | None = None
     is_running: bool = False

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 _MAX_TASKS = 100_000
 _NOT_FOUND = 404
-#: Final states of a stage.
-_FINAL_STATES = ("COMPLETE", "FAILED", "SKIPPED")
+_FINAL_STAGE_STATES = ("COMPLETE", "FAILED", "SKIPPED")
 #: Matches a job description; Delta adds text before and after it for its jobs in the batch.
 _BATCH = re.compile(
     r"^(?:Delta: )*(?:(?P<name>.*)\n)?id = (?P<id>[-\w]+)\nrunId = (?P<run>[-\w]+)\n"
@@ -227,7 +226,7 @@ class SparkUi:
                 path = f"stages/{stage}/{attempt['attemptId']}/taskList"
                 task_list = self._get(f"{path}?sortBy=ID&length={_MAX_TASKS}")
                 tasks += [t for t in task_list if t.get("status") in ("SUCCESS", "RUNNING")]
-        if all(attempt.get("status") in _FINAL_STATES for attempt in attempts):
+        if all(attempt.get("status") in _FINAL_STAGE_STATES for attempt in attempts):
             self._cache[stage] = tasks
         return tasks
 

@@ -28,7 +28,7 @@ _MAX_DELTA_CHARS = 700
 _MAX_CAUSES = 8
 #: Number of characters kept at the start of a long cause, where the class is.
 _MAX_START_CHARS = 120
-#: Number kept at its end, where the run id is, after a query name of any length.
+#: Number of characters kept at its end, where the run id is; a query name precedes it.
 _MAX_END_CHARS = 120
 #: Hints for Spark and Kafka messages that do not explain what to do.
 _HINTS = {
@@ -118,13 +118,13 @@ def summarize(error: BaseException) -> str:
     return line[match.end() :] or match[1] if match else line
 
 
-def _get_java_message(cause: Any) -> str:
-    while cause.getCause() is not None:
-        cause = cause.getCause()
-    message = cause.getMessage()
+def _get_java_message(throwable: Any) -> str:
+    while throwable.getCause() is not None:
+        throwable = throwable.getCause()
+    message = throwable.getMessage()
     if not message or " " in message:
-        return str(message or cause.toString())
-    return f"{cause.getClass().getSimpleName()}: {message}"  # such as the name of a missing class
+        return str(message or throwable.toString())
+    return f"{throwable.getClass().getSimpleName()}: {message}"  # such as a missing class's name
 
 
 def drop_java_trace(error: Exception) -> Exception:

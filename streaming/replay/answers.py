@@ -28,7 +28,7 @@ def replay_to_json(replay: Replay) -> dict[str, object]:
     return {
         "title": replay.title,
         "verdict": write_verdict(replay),
-        "answer": write_answer(replay),
+        "answer": write_summary(replay),
         "batches": len(replay.batches),
         "partitions": replay.partitions,
         "records": replay.offset_count,
@@ -72,17 +72,16 @@ def write_verdict(replay: Replay) -> str:
     if spark is None or assignor is None or not spark.seconds:
         return f"{pluralize(len(replay.batches), 'batch', 'batches')} replayed"
     ratio = assignor.seconds / spark.seconds
-    if ratio > 1 + MIN_GAIN:
-        return f"Keep Spark's default: {LAG_AWARE_STICKY} would take {ratio:.0%} of its time"
     if ratio > 1 - MIN_GAIN:
-        return f"Nothing to gain: {LAG_AWARE_STICKY} would take {ratio:.0%} of Spark's reading time"
+        advice = "Keep Spark's default" if ratio > 1 + MIN_GAIN else "Nothing to gain"
+        return f"{advice}: {LAG_AWARE_STICKY} would take {ratio:.0%} of Spark's reading time"
     saving = format_seconds((spark.seconds - assignor.seconds) / len(replay.batches))
     bound = "at most " * replay.cluster.origins.get("cost", "").startswith("at most")
     share = f"{1 - ratio:.0%} of the reading time"
     return f"{LAG_AWARE_STICKY} would save {bound}{saving} a batch, {share}"
 
 
-def write_answer(replay: Replay) -> str:
+def write_summary(replay: Replay) -> str:
     """Return a few sentences on whether the assignor would have helped."""
     spark, assignor = replay.find(SPARK), replay.find(LAG_AWARE_STICKY)
     if not replay.batches:

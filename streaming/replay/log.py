@@ -55,7 +55,7 @@ class CheckpointLog:
         return f"{name}, source {source}" if len(self.sources) > 1 else name
 
 
-def read_log(location: str) -> CheckpointLog:
+def read_checkpoint_log(location: str) -> CheckpointLog:
     """Read a checkpoint of any query with a Kafka source; raise what `read_checkpoint` raises."""
     checkpoint = read_checkpoint(location)
     return CheckpointLog(

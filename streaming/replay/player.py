@@ -58,12 +58,12 @@ def replay(
     replay_batches = [
         b for b in batches if b.offset_count and (logged_tasks is None or b.batch in logged_tasks)
     ]
-    simulated_batches = [_make_batch(batch, cluster, racks, traffic) for batch in replay_batches]
+    simulated_batches = [_convert_batch(b, cluster, racks, traffic) for b in replay_batches]
     leader_batches = simulated_batches
     scenario = dataclasses.replace(RECORDS_ONLY, service_noise=cluster.unpredictability)
     if racks is not None:
         leader_batches = [
-            _make_batch(b, cluster, racks, traffic, leaders_only=True) for b in replay_batches
+            _convert_batch(b, cluster, racks, traffic, leaders_only=True) for b in replay_batches
         ]
 
     def play_one(name: str, **numbers: float) -> MappingResult:
@@ -108,7 +108,7 @@ def _play(query: SimulatedQuery, batches: Sequence[SimulatedBatch]) -> MappingRe
     return MappingResult(query.name, results, reasons)
 
 
-def _make_batch(
+def _convert_batch(
     batch: ReplayBatch,
     cluster: Cluster,
     racks: RackMap | None,

@@ -32,21 +32,21 @@ def draw_heat_map(
     """Draw offset counts by partition (rows) and batch (columns); darker cells have more."""
     names = partitions[:_MAX_ROWS]
     top, largest = 18.0, max((n for _, lag in batches for n in lag.values()), default=0)
-    step = (WIDTH - _LABEL_WIDTH - 4) / max(1, len(batches))
-    shapes = _draw_batch_axis([number for number, _ in batches], _LABEL_WIDTH, step, 12)
+    column_width = (WIDTH - _LABEL_WIDTH - 4) / max(1, len(batches))
+    shapes = _label_batches([number for number, _ in batches], _LABEL_WIDTH, column_width, 12)
     shapes += _draw_row_labels(shorten_names(names), _LABEL_WIDTH, top, _ROW_HEIGHT)
     for index, name in enumerate(names):
         y = top + index * _ROW_HEIGHT
         for column, (number, lags) in enumerate(batches):
             lag = lags.get(name, 0)
-            x = _LABEL_WIDTH + column * step
+            x = _LABEL_WIDTH + column * column_width
             shade = 0.1 + 0.9 * (lag / largest) ** 0.5 if lag else 0.04
             hint = f"{name}, batch {number}: {lag:,} records"
-            box = (x, y, step - 1 if step > 3 else step, _ROW_HEIGHT - 1)
+            box = (x, y, column_width - 1 if column_width > 3 else column_width, _ROW_HEIGHT - 1)
             shapes.append(rect(box, "heat", opacity=shade, hint=hint))
-            if step >= 26 and lag:
+            if column_width >= 26 and lag:
                 baseline_y = _compute_baseline(y, _ROW_HEIGHT)
-                label, centre = format_count(lag), x + step / 2
+                label, centre = format_count(lag), x + column_width / 2
                 shapes.append(text(centre, baseline_y, label, anchor="middle", css="s"))
     return picture(top + len(names) * _ROW_HEIGHT + 2, title, shapes)
 
@@ -126,19 +126,19 @@ def draw_batch_columns(runs: Sequence[RunFigures], css: Sequence[str]) -> str:
     left, top, height = 42.0, 8.0, 150.0
     columns = max((len(run.batches) for run in runs), default=0) or 1
     longest_s = max((batch.seconds for run in runs for batch in run.batches), default=0.0) or 1.0
-    step = (WIDTH - left) / columns
-    bar_width = step * 0.8 / max(1, len(runs))
+    column_width = (WIDTH - left) / columns
+    bar_width = column_width * 0.8 / max(1, len(runs))
     shapes = _draw_value_axis(left, top, height, [f"{longest_s * part:.1f} s" for part in _TICKS])
     for number, run in enumerate(runs):
         for index, batch in enumerate(run.batches):
             bar_height = height * batch.seconds / longest_s
-            x = left + index * step + step * 0.1 + number * bar_width
+            x = left + index * column_width + column_width * 0.1 + number * bar_width
             hint = f"{run.name}, batch {batch.batch}: {batch.seconds:.2f} s"
             y, opacity = top + height - bar_height, 0.35 if index < run.warm_up else None
             box = (x, y, bar_width - 1, bar_height)
             shapes.append(rect(box, css[number], opacity=opacity, hint=hint))
     longest = max((run.batches for run in runs), key=len, default=())
-    shapes += _draw_batch_axis([batch.batch for batch in longest], left, step, top + height + 14)
+    shapes += _label_batches([b.batch for b in longest], left, column_width, top + height + 14)
     return picture(top + height + 18, "duration of each batch in seconds", shapes)
 
 
@@ -152,12 +152,12 @@ def _draw_value_axis(left: float, top: float, height: float, labels: Sequence[st
     return shapes
 
 
-def _draw_batch_axis(numbers: Sequence[int], left: float, step: float, y: float) -> list[str]:
+def _label_batches(numbers: Sequence[int], left: float, column_width: float, y: float) -> list[str]:
     """Write batch numbers centred on their columns, skipping some if there is no room for all."""
-    stride = max(1, -(-len(numbers) * 26 // int(WIDTH - left)))
+    batches_per_label = max(1, -(-len(numbers) * 26 // int(WIDTH - left)))
     shapes = [text(0, y, "batch", css="m")]
-    for index in range(0, len(numbers), stride):
-        x = left + (index + 0.5) * step
+    for index in range(0, len(numbers), batches_per_label):
+        x = left + (index + 0.5) * column_width
         shapes.append(text(x, y, f"{numbers[index]}", anchor="middle", css="m"))
     return shapes
 

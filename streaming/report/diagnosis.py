@@ -278,7 +278,7 @@ def _find_starvation(facts: SourceFacts) -> list[Cause]:
         remedy = "set assignor.fairness=even, or set a floor for the topic"
         if is_aligned:
             why += ", which are older (assignor.alignEventTime)"
-            remedy = "do nothing while a backlog is read in order; otherwise use a separate query"
+            remedy = f"wait until {largest_topic} has caught up; or read it with a separate query"
         causes.append(Cause(kind, topic, why, remedy, 1 - share))
     return causes
 

@@ -24,7 +24,7 @@ _DAY_S = 86_400
 def write_section(facts: QueryFacts) -> list[str]:
     """Write charts of the time per record, and a table of costs and cross-zone traffic."""
     figures, rows = [], []
-    states = facts.log.checkpoint.states if facts.log else {}
+    states = facts.checkpoint_log.checkpoint.states if facts.checkpoint_log else {}
     for source, state in states.items():
         costs = read_costs(state)
         if costs is None:

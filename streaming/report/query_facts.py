@@ -18,7 +18,7 @@ from streaming.observe.spark_ui import SparkUi, choose_query
 from streaming.observe.web import Address
 from streaming.observe.which_query import choose_query_id
 from streaming.replay.cluster import choose_cluster
-from streaming.replay.log import CheckpointLog, read_log
+from streaming.replay.log import CheckpointLog, read_checkpoint_log
 from streaming.replay.plan_log import is_plan_log, read_tasks
 from streaming.replay.player import replay
 from streaming.replay.replayed import SPARK
@@ -47,7 +47,7 @@ class QueryFacts:
     """The data that a report is made from; a field is empty if no input has it."""
 
     title: str
-    log: CheckpointLog | None = None
+    checkpoint_log: CheckpointLog | None = None
     #: Progress of the batches with data, in order.
     progress: Sequence[BatchProgress] = ()
     ui: RunFigures | None = None
@@ -83,11 +83,11 @@ def gather_facts(
     """
     input_by_kind = classify_inputs(inputs)
     origins: list[tuple[str, str]] = []
-    log, label = None, None
+    checkpoint_log, label = None, None
     if "checkpoint" in input_by_kind:
-        log = _keep_last(read_log(input_by_kind["checkpoint"]), batches)
-        query_id = log.checkpoint.query_id
-        name = f"{log.checkpoint.name}, query {query_id or 'with unknown ID'}"
+        checkpoint_log = _keep_last(read_checkpoint_log(input_by_kind["checkpoint"]), batches)
+        query_id = checkpoint_log.checkpoint.query_id
+        name = f"{checkpoint_log.checkpoint.name}, query {query_id or 'with unknown ID'}"
         origins.append(("checkpoint", name))
         query = query or query_id
     elif "plan log" in input_by_kind:
@@ -98,48 +98,51 @@ def gather_facts(
         path = input_by_kind["metrics log"]
         progress = _read_progress(path, query, batches)
         origins.append(("metrics log", path))
-        _check_same_query(log, progress[0].query_id, path)
+        _check_same_query(checkpoint_log, progress[0].query_id, path)
         query, label = progress[0].query_id, progress[-1].label
     ui = None
     if "Spark's UI" in input_by_kind:
         spark = SparkUi(Address.parse(input_by_kind["Spark's UI"]))
-        ui, label = _fetch_run(spark, query, log, batches)
+        ui, label = _fetch_run(spark, query, checkpoint_log, batches)
         origins.append(("Spark's UI", f"{spark.address}, {ui.name}"))
     if "plan log" in input_by_kind:
         origins.append(("plan log", input_by_kind["plan log"]))
-    replays, plans = _replay_sources(log, ui, input_by_kind.get("plan log"))
-    title = f"Query {label}" if label else f"Query of {log.checkpoint.name if log else ''}"
-    return QueryFacts(title, log, progress, ui, replays, plans, origins, price_per_gb)
+    replays, plans = _replay_sources(checkpoint_log, ui, input_by_kind.get("plan log"))
+    checkpoint_name = checkpoint_log.checkpoint.name if checkpoint_log else ""
+    title = f"Query {label or f'of {checkpoint_name}'}"
+    return QueryFacts(title, checkpoint_log, progress, ui, replays, plans, origins, price_per_gb)
 
 
 def _fetch_run(
-    spark: SparkUi, query: str | None, log: CheckpointLog | None, batches: int | None
+    spark: SparkUi, query: str | None, checkpoint_log: CheckpointLog | None, max_batches: int | None
 ) -> tuple[RunFigures, str]:
     """Return the last finished batches of the query in Spark's UI, and the query's label."""
     query_batches = choose_query(spark.fetch_batches(), query, spark.address)
-    _check_same_query(log, query_batches[0].query_id, str(spark.address))
+    _check_same_query(checkpoint_log, query_batches[0].query_id, str(spark.address))
     finished_batches = [batch for batch in query_batches if batch.seconds is not None]
-    return spark.fetch_run(finished_batches[-(batches or _UI_BATCHES) :]), query_batches[-1].label
+    last_batches = finished_batches[-(max_batches or _UI_BATCHES) :]
+    return spark.fetch_run(last_batches), query_batches[-1].label
 
 
 def _replay_sources(
-    log: CheckpointLog | None, ui: RunFigures | None, plan_log: str | None
+    checkpoint_log: CheckpointLog | None, ui: RunFigures | None, plan_log: str | None
 ) -> tuple[list[Replay], dict[str, Sequence[LoggedPlan]]]:
     """Replay the last batches of each source; also return the logged plans by source."""
-    if log is None:
+    if checkpoint_log is None:
         return [], {}
-    last_batches = {source: _limit_ranges(batches) for source, batches in log.sources.items()}
+    sources = checkpoint_log.sources.items()
+    last_batches = {source: _limit_ranges(batches) for source, batches in sources}
     tasks_by_source = read_tasks(Path(plan_log), last_batches) if plan_log is not None else {}
     replays = [
-        _replay(log, source, batches, ui, tasks_by_source.get(source))
+        _replay(checkpoint_log, source, batches, ui, tasks_by_source.get(source))
         for source, batches in last_batches.items()
     ]
     return replays, {source: tasks.plans for source, tasks in tasks_by_source.items()}
 
 
-def _check_same_query(log: CheckpointLog | None, query_id: str, location: str) -> None:
+def _check_same_query(checkpoint_log: CheckpointLog | None, query_id: str, location: str) -> None:
     """Raise OptionError if an input is from another query, which may have the same name."""
-    checkpoint_id = log.checkpoint.query_id if log else None
+    checkpoint_id = checkpoint_log.checkpoint.query_id if checkpoint_log else None
     if checkpoint_id and query_id != checkpoint_id:
         raise OptionError(
             f"{location} belongs to query {query_id}, but the checkpoint belongs to query "
@@ -163,10 +166,11 @@ def classify_inputs(inputs: Sequence[str]) -> dict[str, str]:
     return input_by_kind
 
 
-def _keep_last(log: CheckpointLog, batches: int | None) -> CheckpointLog:
+def _keep_last(checkpoint_log: CheckpointLog, max_batches: int | None) -> CheckpointLog:
     """Return the log with each source's last batches; None keeps all."""
-    last_batches = {source: logged[-(batches or 0) :] for source, logged in log.sources.items()}
-    return replace(log, sources=last_batches)
+    sources = checkpoint_log.sources.items()
+    last_batches = {source: batches[-(max_batches or 0) :] for source, batches in sources}
+    return replace(checkpoint_log, sources=last_batches)
 
 
 def _limit_ranges(batches: Sequence[ReplayBatch]) -> list[ReplayBatch]:
@@ -182,7 +186,7 @@ def _limit_ranges(batches: Sequence[ReplayBatch]) -> list[ReplayBatch]:
 
 
 def _replay(
-    log: CheckpointLog,
+    checkpoint_log: CheckpointLog,
     source: str,
     batches: Sequence[ReplayBatch],
     ui: RunFigures | None,
@@ -190,7 +194,7 @@ def _replay(
 ) -> Replay:
     """Replay one source with costs from the UI, if any, and executors from the plan log or UI."""
     executors, logged_tasks = (logged.executors, logged.tasks) if logged else (None, None)
-    cluster = choose_cluster(log, source, batches, logged_executors=executors)
+    cluster = choose_cluster(checkpoint_log, source, batches, logged_executors=executors)
     origins = {
         name: "assumed: also give the address of Spark's UI" if text.startswith("assumed") else text
         for name, text in cluster.origins.items()
@@ -207,8 +211,8 @@ def _replay(
         if logged is None:
             cluster = replace(cluster, executors=ui.executors or cluster.executors)
             origins["executors"] = "from Spark's UI"
-    cluster, mappings = replace(cluster, origins=origins), (SPARK, LAG_AWARE_STICKY)
-    return replay(log.title(source), batches, cluster, mappings, logged_tasks=logged_tasks)
+    cluster, names = replace(cluster, origins=origins), (SPARK, LAG_AWARE_STICKY)
+    return replay(checkpoint_log.title(source), batches, cluster, names, logged_tasks=logged_tasks)
 
 
 def _read_progress(path: str, query: str | None, max_batches: int | None) -> list[BatchProgress]:

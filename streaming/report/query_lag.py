@@ -33,7 +33,7 @@ def write_section(facts: QueryFacts) -> list[str]:
         parts += _draw_lag(batches, f", source {index}" if len(indexes) > 1 else "")
     if parts:
         return parts
-    sources = facts.log.sources if facts.log else {}
+    sources = facts.checkpoint_log.sources if facts.checkpoint_log else {}
     for name, logged_batches in sources.items():
         parts += _draw_reads(logged_batches, f", source {name}" if len(sources) > 1 else "")
     return [page.note("Lag is unknown: also give the metrics log (metrics.log_file)."), *parts]
@@ -78,16 +78,16 @@ def _draw_reads(replay_batches: Sequence[ReplayBatch], source_text: str) -> list
     if not read:
         return [page.note(f"No batch in the log read any records{source_text}.")]
     sums = {name: sum(counts) for name, counts in read.items()}
-    total = sum(sums.values())
+    total_offsets = sum(sums.values())
     ranking = sorted(sums, key=lambda name: (-sums[name], _split_name(name)))
     rows = [
-        [name, f"{sums[name]:,}", f"{sums[name] / total:.0%}", f"{max(read[name]):,}"]
+        [name, f"{sums[name]:,}", f"{sums[name] / total_offsets:.0%}", f"{max(read[name]):,}"]
         for name in ranking[:_MAX_ROWS]
     ]
     head = ("partition, largest first", "offsets read", "share", "maximum per batch")
     caption = (
-        f"{total:,} offsets of {len(sums):,} partitions (rows) by batch (columns). Without a "
-        "limit such as maxOffsetsPerTrigger, this is the lag at the start of each batch."
+        f"{total_offsets:,} offsets of {len(sums):,} partitions (rows) by batch (columns). Without "
+        "a limit such as maxOffsetsPerTrigger, this is the lag at the start of each batch."
     )
     figure = _draw_batches(f"Offsets read by each batch{source_text}", batches, ranking, caption)
     return [page.side_by_side([figure, page.table(head, rows)])]

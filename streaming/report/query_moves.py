@@ -76,7 +76,8 @@ def _list_moves(batches: Sequence[BatchProgress]) -> tuple[int, list[_BatchMoves
 
 def _describe_changes(source: SourceProgress, previous: SourceProgress | None) -> Iterator[str]:
     """Yield the batch's differences from the previous batch, and its new warnings."""
-    metrics, old_metrics = source.metrics, previous.metrics if previous is not None else {}
+    metrics = source.metrics
+    old_metrics = previous.metrics if previous is not None else {}
     if previous is not None:
         old_name, new_name = old_metrics["assignor.strategy"], metrics["assignor.strategy"]
         if old_name != new_name:

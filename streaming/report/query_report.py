@@ -16,7 +16,7 @@ from streaming.observe.figures import max_over_mean
 from streaming.replay.traffic import PRICE_PER_GB
 from streaming.report import charts, page, query_costs, query_lag, query_moves
 from streaming.report.query_facts import gather_facts
-from streaming.report.query_summary import summarize
+from streaming.report.query_summary import summarize_query
 from streaming.report.svg import escape_html
 from streaming.report.terms import FIGURES
 
@@ -58,8 +58,8 @@ def make_report(
 ) -> Report:
     """Report on a query as `assignor report` does; see `gather_facts` for parameters."""
     facts = gather_facts(inputs, query, batches, price_per_gb)
-    summary = summarize(facts)
-    warnings = facts.log.checkpoint.warnings if facts.log else ()
+    summary = summarize_query(facts)
+    warnings = facts.checkpoint_log.checkpoint.warnings if facts.checkpoint_log else ()
     page_text = _write_page(facts, summary.write_section())
     return Report((facts.title, *summary.lines()), page_text, tuple(warnings))
 
@@ -92,7 +92,7 @@ def _describe_span(facts: QueryFacts) -> str:
 
 def _compute_clock_times(facts: QueryFacts) -> dict[int, str]:
     """Return the UTC clock time at which each batch started, by batch; omit unknown times."""
-    batches = facts.log.checkpoint.batches if facts.log else ()
+    batches = facts.checkpoint_log.checkpoint.batches if facts.checkpoint_log else ()
     times = {b.batch_id: b.timestamp_ms / 1000 for b in batches if b.timestamp_ms}
     times |= {p.batch: p.timestamp_s for p in facts.progress}
     return {

@@ -54,7 +54,7 @@ def collect_sources(facts: QueryFacts) -> dict[str, SourceFacts]:
 def _match_indexes(facts: QueryFacts) -> dict[str, int | None]:
     """Map each source's name in the checkpoint to its index in the progress; None if unknown."""
     indexes = sorted({s.index for p in facts.progress for s in p.sources})
-    names = list(facts.log.sources) if facts.log else [str(index) for index in indexes]
+    names = [*facts.checkpoint_log.sources] if facts.checkpoint_log else [*map(str, indexes)]
     if len(names) == len(indexes) == 1:
         return {names[0]: indexes[0]}
     index_by_name = {str(index): index for index in indexes}
@@ -68,15 +68,17 @@ def _collect_source(
     *,
     is_only: bool,
 ) -> SourceFacts:
-    logged = facts.log.sources.get(name, ()) if facts.log else ()
+    checkpoint_log = facts.checkpoint_log
+    logged = checkpoint_log.sources.get(name, ()) if checkpoint_log else ()
     reads = {b.batch: {r.tp: r.size for r in b.ranges if r.size} for b in logged if b.offset_count}
+    seconds_by_batch = checkpoint_log.seconds_by_batch if checkpoint_log else {}
     plans = facts.plans.get(name, ())
     next_plans = [*plans[1:], None]
     plan_pairs = zip(plans, next_plans, strict=False)
     plan_fields = {plan.number: _collect_fields(plan, next_plan) for plan, next_plan in plan_pairs}
     state = plans[-1].outcome.state if plans else None
-    if state is None and facts.log is not None:
-        state = facts.log.checkpoint.states.get(name)
+    if state is None and checkpoint_log is not None:
+        state = checkpoint_log.checkpoint.states.get(name)
     assignors = {p.number: p.outcome.assignor for p in plans}
     strategies = {number: s.metrics.get(_STRATEGY, SPARK) for number, (_, s) in progress.items()}
     # Without planner state and assignor metrics, assume that Spark's default was used.
@@ -85,8 +87,7 @@ def _collect_source(
     batches, last_assignor = [], None
     for number in sorted(reads.keys() | progress.keys()):
         assignor = assignors.get(number, strategies.get(number, SPARK if is_spark else None))
-        seconds = facts.log.seconds_by_batch.get(number) if facts.log is not None else None
-        batch = SourceBatch(number, reads.get(number, {}), seconds=seconds)
+        batch = SourceBatch(number, reads.get(number, {}), seconds=seconds_by_batch.get(number))
         if number in ui:
             batch = _add_ui(batch, ui[number], assignor)
         if number in progress:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 #: Matches several words in parentheses, which the first screen omits from a remedy.
 _EXAMPLES = re.compile(r" \([^)]* [^)]*\)")
-#: Causes whose figure is the gap between the busiest slot and the ideal.
+#: Causes whose evidence is the gap between the busiest slot and the ideal.
 _SLOT_CAUSES = {"hot key", "few partitions", "slow executor", "uneven slots"}
-#: Causes whose figure is the growth of lag.
+#: Causes whose evidence is the growth of lag.
 _LAG_CAUSES = {"too few slots", "overhead", "small batches"}
 
 
@@ -41,24 +41,24 @@ class _SourceSummary:
 
     @property
     def tiles(self) -> list[tuple[str, str, str]]:
-        """The problem, the action, and the gain, each with a title, a text, and a figure."""
+        """The problem, the action, and the gain, each with a title, a text, and a note."""
         gap = self.gaps[0] if self.gaps else None
-        figure = str(gap) if gap is not None else "the reading times of slots are unknown"
+        evidence = str(gap) if gap is not None else "the reading times of slots are unknown"
         if not self.causes:
             problem = f"{self.prefix}Nothing stands out"
-            return [("Problem", problem, figure), ("Action", "None", ""), self.gain]
+            return [("Problem", problem, evidence), ("Action", "None", ""), self.gain]
         cause, arrival_ratio = self.causes[0], self.source.arrival_ratio
         saves = ""
         if cause.kind in _LAG_CAUSES and arrival_ratio is not None:
-            figure = f"records arrive {arrival_ratio:.1f} times as fast as they are read"
+            evidence = f"records arrive {arrival_ratio:.1f} times as fast as they are read"
         elif cause.kind not in _SLOT_CAUSES:
-            figure = f"costs {cause.cost:.0%}"
+            evidence = f"costs {cause.cost:.0%}"
         elif gap is not None and gap.seconds:
             saves = f"saves {format_seconds(gap.seconds)} a batch"
         about = f": {cause.about}" if cause.about and cause.kind != "few partitions" else ""
         problem = f"{self.prefix}{cause.kind.capitalize()}{about}"
         action = _EXAMPLES.sub("", cause.remedy.partition(";")[0])
-        return [("Problem", problem, figure), ("Action", _capitalize(action), saves), self.gain]
+        return [("Problem", problem, evidence), ("Action", _capitalize(action), saves), self.gain]
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ class Summary:
 
     def lines(self) -> list[str]:
         """Return the first screen as lines of text."""
-        (_, problem, figure), *tiles = self._worst_source.tiles
-        lines = [(problem, figure), *((f"{title}: {text}", note) for title, text, note in tiles)]
+        (_, problem, evidence), *tiles = self._worst_source.tiles
+        lines = [(problem, evidence), *((f"{title}: {text}", note) for title, text, note in tiles)]
         return [f"{text}{f' ({note})' * bool(note)}" for text, note in lines]
 
     def write_section(self) -> list[str]:
@@ -94,10 +94,11 @@ class Summary:
         return parts
 
 
-def summarize(facts: QueryFacts) -> Summary:
+def summarize_query(facts: QueryFacts) -> Summary:
     """Diagnose each source of a query, and estimate the gain over Spark's default."""
     sources = collect_sources(facts)
-    replays = dict(zip(facts.log.sources, facts.replays, strict=False)) if facts.log else {}
+    source_names = list(facts.checkpoint_log.sources) if facts.checkpoint_log else []
+    replays = dict(zip(source_names, facts.replays, strict=False))
     summaries = []
     for name, source in (sources or {"": SourceFacts()}).items():
         gaps = compute_gaps(source, replays.get(name), facts.ui)

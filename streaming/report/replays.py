@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.observe.words import format_seconds
 from streaming.replay import bill
-from streaming.replay.answers import list_assumptions, write_answer, write_verdict
+from streaming.replay.answers import list_assumptions, write_summary, write_verdict
 from streaming.replay.replayed import SPARK
 from streaming.report import charts, page
 from streaming.report.svg import standalone_picture
@@ -50,7 +50,8 @@ def build_rows(replay: Replay) -> list[list[str]]:
 
 def draw_replay(replay: Replay) -> str:
     """Draw the replay as an SVG file."""
-    return standalone_picture(f"{write_answer(replay)}.", [(_TITLE, _draw_bars(replay))], columns=1)
+    drawings = [(_TITLE, _draw_bars(replay))]
+    return standalone_picture(f"{write_summary(replay)}.", drawings, columns=1)
 
 
 def write_replays(replays: Sequence[Replay]) -> str:
@@ -71,7 +72,7 @@ def _write_details(replay: Replay) -> list[str]:
         page.table(HEAD, rows),
         page.figure(_TITLE, _draw_bars(replay), caption),
         *([page.table(bill.HEAD, bill_rows)] if bill_rows else []),
-        page.note(f"{write_answer(replay)}."),
+        page.note(f"{write_summary(replay)}."),
         page.note("Assumptions: " + "; ".join(list_assumptions(replay)) + "."),
     ]
 

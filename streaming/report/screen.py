@@ -101,12 +101,12 @@ def draw_frame(snapshot: LiveFigures, height: int, note: str = "") -> Renderable
     """Draw a frame of about `height` lines, but with at least `_MIN_ROWS` rows in each table."""
     batches = _make_batch_table(snapshot)
     rows = max(_MIN_ROWS, height - _OTHER_LINES - batches.row_count)
-    two_tables = Table.grid(expand=True, padding=(0, 2, 0, 0))
-    two_tables.add_column(ratio=1)
-    two_tables.add_column(ratio=1)
-    two_tables.add_row(_make_lag_table(snapshot, rows), _make_slot_table(snapshot.run, rows))
-    head, note_line = _make_head_line(snapshot), _join_texts((note, _HOT_STYLE))
-    return Group(head, note_line, two_tables, "", batches, *_make_planner_lines(snapshot.metrics))
+    lag_and_slots = Table.grid(expand=True, padding=(0, 2, 0, 0))
+    lag_and_slots.add_column(ratio=1)
+    lag_and_slots.add_column(ratio=1)
+    lag_and_slots.add_row(_make_lag_table(snapshot, rows), _make_slot_table(snapshot.run, rows))
+    lines = _make_head_line(snapshot), _join_texts((note, _HOT_STYLE))
+    return Group(*lines, lag_and_slots, "", batches, *_make_planner_lines(snapshot.metrics))
 
 
 def _join_texts(*parts: str | tuple[str, str]) -> Text:

@@ -43,7 +43,7 @@ class SourceBatch:
     read_elsewhere: Mapping[str, float] = field(default_factory=dict)
     #: Limit that held records back; `nothing` if none did, `spark` if the batch was not planned.
     held_back_by: str | None = None
-    #: Predicted share by which the busiest slot is above the ideal, from the planner's metrics.
+    #: Predicted time of the busiest slot above the ideal, as a share of the ideal.
     imbalance: float | None = None
 
     @property

@@ -19,8 +19,8 @@ FIGURES: Mapping[str, str] = {
         "gave, or the replay estimated."
     ),
     "Spark's default": (
-        "Spark without an assignor: one task per partition, on an executor chosen by a hash of the "
-        "topic and partition."
+        "Spark without an assignor or minPartitions: one task per partition, on an executor chosen "
+        "by a hash of the topic and partition."
     ),
     "saves a batch": (
         "Mean reading time saved per batch, compared with Spark's default. It is an upper bound "

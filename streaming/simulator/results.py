@@ -82,7 +82,7 @@ class MappingResult:
 
     @property
     def worst_regret_share(self) -> float:
-        """Share by which the worst batch takes longer than the ideal."""
+        """Largest excess of a batch's time, as a share of the ideal time; 0 without batches."""
         return max((p.regret_share for p in self.batches), default=0.0)
 
     @property

@@ -90,9 +90,7 @@ class SimulatedBatch:
     executors: tuple[Executor, ...]
     #: The partitions; the arrays below have one element per partition.
     partitions: Sequence[Partition]
-    #: First offset.
     start: NDArray[np.int64]
-    #: Number of records.
     records: NDArray[np.int64]
     #: Seconds per record.
     cost: NDArray[np.float64]

@@ -48,35 +48,35 @@ def schedule(
     slots = [(e.id, n) for n, e in enumerate(e for e in executors for _ in range(e.slots))]
     slot_heap = [(0.0, slot, executor) for executor, slot in slots]
     heapq.heapify(slot_heap)
-    started: set[int] = set()
+    started_tasks: set[int] = set()
     all_tasks = deque(range(len(preferred_executors)))
     runs: list[TaskRun] = []
     last_local_s = 0.0
     while len(runs) < len(preferred_executors):
         now_s, slot, executor = heapq.heappop(slot_heap)
-        task: int | None = _take_next(local[executor], started)  # 1
+        task: int | None = _take_next(local[executor], started_tasks)  # 1
         if task is None:
-            task = _take_next(anywhere, started)  # 2
+            task = _take_next(anywhere, started_tasks)  # 2
         else:
             last_local_s = now_s
         if task is None:
             if now_s < last_local_s + locality_wait_s:
                 heapq.heappush(slot_heap, (last_local_s + locality_wait_s, slot, executor))
                 continue
-            task = _take_next(all_tasks, started)  # 3
+            task = _take_next(all_tasks, started_tasks)  # 3
         if task is None:
             continue
-        started.add(task)
+        started_tasks.add(task)
         end_s = now_s + seconds(task, executor)
         runs.append(TaskRun(task, executor, end_s))
         heapq.heappush(slot_heap, (end_s, slot, executor))
     return runs
 
 
-def _take_next(queue: deque[int], started: set[int]) -> int | None:
-    """Remove and return the first task of a queue that has not started."""
+def _take_next(queue: deque[int], started_tasks: set[int]) -> int | None:
+    """Remove and return the queue's first task that has not started, or None."""
     while queue:
         task = queue.popleft()
-        if task not in started:
+        if task not in started_tasks:
             return task
     return None

@@ -15,7 +15,7 @@ from streaming.cli import main
 from streaming.metrics.attach import attach
 from streaming.metrics.config import MetricsConfig
 from streaming.metrics.names import METRICS
-from streaming.replay.log import read_log
+from streaming.replay.log import read_checkpoint_log
 from tests.support.alert_rules import Series, find_firing_alerts
 from tests.support.metric_queries import RULES, check_query, list_queries, list_selectors
 from tests.support.spark_tools import assert_planned, read_topic, to_dict, wait_until
@@ -105,7 +105,7 @@ def test_a_query_is_measured_while_it_runs(
     assert [line["heldBack"] for line in mine[:2]] == [60, 0]
     assert mine[0]["progress"]["sources"][0]["numInputRows"] == mine[0]["rows"]
     # The checkpoint alone tells what each batch read.
-    log = read_log(checkpoint)
+    log = read_checkpoint_log(checkpoint)
     assert log.checkpoint.query_id == str(query.id)
     assert [sum(r.size for r in batch.ranges) for batch in log.sources["0"]] == [60, 60]
     assert main.run(["estimate", "--checkpoint", checkpoint, "--json"]) == 0

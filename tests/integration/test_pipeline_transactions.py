@@ -18,7 +18,7 @@ from delta.tables import DeltaTable
 from py4j.protocol import Py4JJavaError
 
 from streaming import run_job
-from streaming.delta.transactions import make_writer_name, read_log
+from streaming.delta.transactions import make_writer_name, read_table_log
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.once import OnceWriter
@@ -88,7 +88,7 @@ def test_only_a_runs_first_batch_reads_the_tables_log(spark, tmp_path, by_name):
     assert set(later) == {min(later)}
     assert first > later[0]
     folder = driver.writer.table.find_location(spark)
-    assert read_log(folder, QUERY).batch == CHECKPOINT - 3
+    assert read_table_log(folder, QUERY).batch == CHECKPOINT - 3
     again = Driver(spark, *where)
     assert again.write(CHECKPOINT - 3) > 0
     assert again.write(CHECKPOINT - 2) == later[0]

@@ -157,5 +157,4 @@ ViewName = Annotated[
 ]
 #: Path or URL of a folder.
 Location = Annotated[str, AfterValidator(_check_folder)]
-#: A valid Kafka topic name.
 TopicName = Annotated[str, AfterValidator(check_topic)]

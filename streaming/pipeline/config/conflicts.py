@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from streaming.pipeline.config.job import Job
 
-#: Delta's folders inside the folder of a table.
-_DELTA_FOLDERS = ("_delta_log", "_change_data", "_delta_index")
+_FOLDERS_IN_DELTA_TABLE = ("_delta_log", "_change_data", "_delta_index")
 
 
 def check_names(job: Job) -> None:
@@ -81,10 +80,10 @@ def check_folders(job: Job, locations: Mapping[str, str] | None = None) -> None:
     for folder in inner_folders:
         for ancestor in outer_folders:
             if folder.owner != ancestor.owner and _is_inside(folder.parts, ancestor.parts):
-                reason = ", where VACUUM deletes unknown files" if ancestor in tables else ""
+                vacuum_note = ", where VACUUM deletes unknown files" if ancestor in tables else ""
                 raise ValueError(
                     f"{folder.owner}: the folder {folder.path!r} is inside {ancestor.path!r} of "
-                    f"{ancestor.owner}{reason}: use separate folders"
+                    f"{ancestor.owner}{vacuum_note}: use separate folders"
                 )
 
 
@@ -116,7 +115,7 @@ def _is_inside(inner: tuple[str, ...], outer: tuple[str, ...]) -> bool:
     if len(inner) == len(outer):
         return True
     name = inner[len(outer)]
-    return not name.startswith("_") or name in _DELTA_FOLDERS or "=" in name
+    return not name.startswith("_") or name in _FOLDERS_IN_DELTA_TABLE or "=" in name
 
 
 def check_no_loops(job: Job) -> None:

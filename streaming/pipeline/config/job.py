@@ -207,11 +207,11 @@ class Job(Section):
         views = list(self.all_sources)
         for name, transform in self.all_transforms.items():
             is_ambiguous = transform.python is not None and len(views) == len(self.all_sources)
-            _check_from(self.locate("transform", name), transform.from_, views, is_ambiguous)
+            _check_from_key(self.locate("transform", name), transform.from_, views, is_ambiguous)
             views.append(name)
         for name, sink in self.all_sinks.items():
             key_path = self.locate("sink", name)
-            _check_from(key_path, sink.from_, views, not self.all_transforms)
+            _check_from_key(key_path, sink.from_, views, not self.all_transforms)
             if self.checkpoint is None and not isinstance(sink, ConsoleSink):
                 raise ValueError("'checkpoint' is missing: set it to a folder for query progress")
         for key_path, options, _ in self.iterate_broker_uses():
@@ -230,7 +230,7 @@ class Job(Section):
         return self
 
 
-def _check_from(key_path: str, name: str | None, views: list[str], is_ambiguous: bool) -> None:
+def _check_from_key(key_path: str, name: str | None, views: list[str], is_ambiguous: bool) -> None:
     """Check that `from` names an earlier view, and is set if several are possible."""
     if name is None and is_ambiguous and len(views) > 1:
         raise ValueError(f"{key_path}: 'from' is missing: set it to one of {', '.join(views)}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from assignor_bridge.errors import elide
 from checkpoints.log_files import is_number
 from checkpoints.offset_log import LastBatches, read_last_batches
-from streaming.delta.transactions import NEW_CHECKPOINT, NO_BATCH, describe_mismatch, read_log
+from streaming.delta.transactions import NEW_CHECKPOINT, NO_BATCH, describe_mismatch, read_table_log
 from streaming.observe.checkpoint_files import HadoopFolder
 from streaming.pipeline.delta.sink_table import lost_table_error
 from streaming.pipeline.job_errors import TableError
@@ -94,7 +94,7 @@ def _check_log(
     may_be_shared = writer.sink.mode == "upsert" or writer.sink.shared
     if query_id is None and batches.completed is None and may_be_shared:
         return
-    log = read_log(HadoopFolder(writer.table.find_location(spark), spark), query_id)
+    log = read_table_log(HadoopFolder(writer.table.find_location(spark), spark), query_id)
     completed_batch = NO_BATCH if batches.completed is None else batches.completed
     planned_batch = NO_BATCH if batches.planned is None else batches.planned.batch_id
     if query_id is None:

@@ -127,7 +127,7 @@ class Table(NamedTuple):
         builder.execute()
 
     def check_layout(self, spark: SparkSession, sink: DeltaSink) -> None:
-        """Raise TableError unless an existing table has the sink's partitioning or clustering."""
+        """Raise TableError if the table's partitioning or clustering differs from the sink's."""
         if not sink.partition_by and not sink.cluster_by:
             return  # Delta's details take seconds in a new JVM
         detail = self.open(spark).detail().collect()[0].asDict()
@@ -159,7 +159,7 @@ def _quote(value: str) -> str:
 def check_columns(
     name: str, table_schema: StructType, row_schema: StructType, schema_evolution: bool
 ) -> None:
-    """Raise TableError unless rows fit a table, to which `schema_evolution` adds columns."""
+    """Raise TableError if rows do not fit a table, to which `schema_evolution` adds columns."""
     table_fields = {field.name.lower(): field for field in table_schema.fields}
     new_columns = [repr(x.name) for x in row_schema.fields if x.name.lower() not in table_fields]
     if new_columns and not schema_evolution:

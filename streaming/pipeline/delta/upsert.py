@@ -196,13 +196,13 @@ def build_merge(
 ) -> DeltaMergeBuilder:
     """Return the merge of rows with distinct keys that are not null; it is not executed yet.
 
-    `count_sql` is an always-true SQL condition on a row `s` and the table's row `t` of its key.
+    `count_sql` counts the matched rows: an always-true SQL condition on row `s` and table row `t`.
     """
     names = [quote_name(name) for name in rows.columns if name != _DELETE]
     values: dict[str, str | Column] = {name: f"s.{name}" for name in names}
     same_keys = " AND ".join(f"t.{quote_name(key)} = s.{quote_name(key)}" for key in sink.keys)
     is_newer = f"(t.{SEQUENCE} IS NULL OR s.{SEQUENCE} > t.{SEQUENCE})"
-    condition = f"{count_sql} AND {is_newer}"  # for the first clause, which all matched rows reach
+    condition = f"{count_sql} AND {is_newer}"  # only the first clause gets (and counts) each match
     builder = table.alias("t").merge(rows.alias("s"), same_keys)
     if sink.schema_evolution:
         builder = builder.withSchemaEvolution()

@@ -30,7 +30,7 @@ DELETED = "_deleted"
 BY_OFFSET = ("offset", "partition", "topic", "timestamp")
 #: Kafka's fields in tables created by earlier versions, which compared timestamps first.
 BY_TIMESTAMP = ("timestamp", "partition", "offset")
-_NAMES = TypeAdapter(tuple[str, ...])
+_COLUMN_NAMES_ADAPTER = TypeAdapter(tuple[str, ...])
 #: Table property with the key columns, a JSON list.
 _KEYS = "assignor.keys"
 #: Table property with the `sequence_by` columns, a JSON list.
@@ -102,7 +102,7 @@ def read_mode(properties: Mapping[str, str]) -> WriteMode | None:
         return None
     try:
         keys, sequence_by = (
-            _NAMES.validate_json(properties[name]) if name in properties else None
+            _COLUMN_NAMES_ADAPTER.validate_json(properties[name]) if name in properties else None
             for name in (_KEYS, _SEQUENCE_BY)
         )
     except ValidationError:

@@ -105,11 +105,10 @@ class DeltaWriter:
         self._query_id: str | None = None
         #: Spark's query, whose executions count the records; None if unknown.
         self._stream: Any = None
-        #: Set once `_query_id` is known.
         self._has_query_id = threading.Event()
 
     def check(self, spark: SparkSession, rows: DataFrame) -> None:
-        """Raise TableError unless rows fit the sink and an existing table; store its layout."""
+        """Raise TableError if rows do not fit the sink or its table; store the table's layout."""
         sink, is_upsert = self.sink, self.sink.mode == "upsert"
         table_schema = self.table.read_schema(spark)
         self.table_exists = table_schema is not None
@@ -123,7 +122,7 @@ class DeltaWriter:
                 if column.lower() not in names:
                     raise TableError(f"{key}: {column!r} is not a column of the rows")
         if is_upsert:
-            upsert.keep_newest(rows, sink, self._layout)  # Spark rejects a map as a key here
+            upsert.keep_newest(rows, sink, self._layout)  # only to let Spark reject a map key
         if table_schema is None:
             return
         properties = self.table.read_properties(spark)

@@ -78,9 +78,9 @@ def build_bad_records(spark: SparkSession, loaded: LoadedJob, name: str, target:
     """Return a source's bad records; a topic gets only their keys and values."""
     job = loaded.job
     sinks = [sink for sink in job.all_sinks.values() if name in job.find_sources(sink)]
-    bad = _open_and_parse(spark, loaded, name, upserts=collect_upserts(job, sinks)).bad
+    bad_records = _open_and_parse(spark, loaded, name, upserts=collect_upserts(job, sinks)).bad
     columns = ("topic", "partition", "offset", "timestamp", "key", "value", REASON)
-    return bad.select(*(columns if isinstance(target, DeltaSink) else ("key", "value")))
+    return bad_records.select(*(columns if isinstance(target, DeltaSink) else ("key", "value")))
 
 
 def _open_and_parse(

@@ -34,7 +34,7 @@ import pytest
 
 from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.replay.cluster import choose_cluster
-from streaming.replay.log import read_log
+from streaming.replay.log import read_checkpoint_log
 from streaming.replay.player import replay
 from streaming.replay.replayed import EVERYTHING
 from streaming.simulator.play import compare
@@ -156,7 +156,7 @@ def checkpoints() -> list[dict[str, Any]]:
     rows = []
     for given in filter(None, os.environ.get("REGRET_CHECKPOINTS", "").split(",")):
         name, _, folder = given.partition("=")
-        log = read_log(folder)
+        log = read_checkpoint_log(folder)
         for source, batches in log.sources.items():
             played = replay(name, batches, choose_cluster(log, source, batches), EVERYTHING)
             results = {m.name: m for m in played.mappings if m.error is None}

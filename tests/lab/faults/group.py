@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from checkpoints.folders import LocalFolder
 from checkpoints.log_files import KafkaOffsets
-from checkpoints.offset_log import read_checkpoint, read_last_batches
+from checkpoints.offset_log import read_checkpoint_folder, read_last_batches
 from tests.lab.faults.feed import PARTITIONS
 from tests.support.kafka_topics import fetch_committed
 
@@ -73,6 +73,6 @@ class Group:
             self._ends[last.planned.batch_id] = last.planned.ends
         ends = self._ends.get(last.completed)
         if ends is None:  # it was planned when nobody looked
-            done = read_checkpoint(self._folder).last_committed
+            done = read_checkpoint_folder(self._folder).last_committed
             ends = done.ends if done else {}
         return ends.get("0", {}).get(self._topic.name, {})

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import AssignorError
 from checkpoints.folders import CheckpointError
-from checkpoints.offset_log import BatchRangeReader, read_checkpoint, read_last_batches
+from checkpoints.offset_log import BatchRangeReader, read_checkpoint_folder, read_last_batches
 from streaming.audit.all_checks import audit
 from streaming.audit.audited_files import read_evidence
 from streaming.delta import transactions
@@ -120,7 +120,7 @@ def _read_checkpoint(data: bytes) -> None:
     folder = InMemory(files_in(data))
     with suppress(CheckpointError):  # less is read: another error may come first
         read_last_batches(folder)
-    checkpoint = read_checkpoint(folder)
+    checkpoint = read_checkpoint_folder(folder)
     read_checkpoint_positions(checkpoint, None)
     reader = BatchRangeReader(folder)
     for logged in checkpoint.batches[:10]:
@@ -160,7 +160,7 @@ def _audit(data: bytes) -> None:
         for finding in result.findings:
             assert finding.cure
             finding.details.encode("utf-8", "surrogateescape")
-        transactions.read_log(table, ONE)
+        transactions.read_table_log(table, ONE)
 
 
 def _queries(folder: Path) -> list[bytes]:

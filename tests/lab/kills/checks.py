@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from checkpoints.folders import LocalFolder
-from checkpoints.offset_log import read_checkpoint
+from checkpoints.offset_log import read_checkpoint_folder
 from streaming.audit.all_checks import audit
 from streaming.audit.audited_files import read_evidence
 from tests.lab.kills.feed import Reference, Row
@@ -45,7 +45,7 @@ class Watch:
         if held.batch < 0:
             assert not group, f"{query.name}: the group is ahead of an empty table: {group}"
             return
-        checkpoint = read_checkpoint(LocalFolder(query.checkpoint))
+        checkpoint = read_checkpoint_folder(LocalFolder(query.checkpoint))
         [ends] = [b.ends["0"][query.topic] for b in checkpoint.batches if b.batch_id == held.batch]
         ahead = {p: (offset, ends[p]) for p, offset in group.items() if offset > ends[p]}
         assert not ahead, f"{query.name}: the group is ahead of batch {held.batch}: {ahead}"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignor_bridge.assignors import ASSIGNORS, Group, Member
-from assignor_bridge.assignors.claims import read_claim
+from assignor_bridge.assignors.claims import add_claim
 from checkpoints.user_data import (
     Claim,
     UserDataError,
@@ -139,7 +139,7 @@ def test_values_that_do_not_fit_are_refused(
 def test_a_hostile_claim_costs_only_stickiness() -> None:
     """A member claims partition 2,147,483,647 of a topic with two partitions."""
     data = encode_claim({"t": [1, 2**31 - 1], "gone": [0]}, 3)
-    member = read_claim(Member("C1", frozenset({"t"})), data)
+    member = add_claim(Member("C1", frozenset({"t"})), data)
     group = Group((Member("C0", frozenset({"t"})), member), {"t": 2})
     assert ASSIGNORS["sticky"].assign(group).as_dict() == {"C0": {"t": [0]}, "C1": {"t": [1]}}
 

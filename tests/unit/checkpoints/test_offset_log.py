@@ -11,7 +11,7 @@ import pytest
 
 from checkpoints.folders import CheckpointError, LocalFolder, open_folder
 from checkpoints.log_files import parse_kafka_offsets
-from checkpoints.offset_log import BatchRangeReader, read_checkpoint
+from checkpoints.offset_log import BatchRangeReader, read_checkpoint_folder
 from checkpoints.state_text import encode
 from checkpoints.sticky_state import StickyState, StoredExecutor
 
@@ -58,7 +58,7 @@ def a_state() -> StickyState:
 
 
 def test_batches_sources_and_the_query(tmp_path):
-    found = read_checkpoint(open_folder(str(a_checkpoint(tmp_path))))
+    found = read_checkpoint_folder(open_folder(str(a_checkpoint(tmp_path))))
     assert found.query_id == "q-1"
     assert found.sources == ("0",)
     assert [(b.batch_id, b.committed, b.timestamp_ms) for b in found.batches] == [
@@ -73,7 +73,7 @@ def test_batches_sources_and_the_query(tmp_path):
 
 def test_a_source_without_new_data_keeps_its_last_end(tmp_path):
     a_checkpoint(tmp_path, **{"offsets/13": f"v1\n{META % 1}\n-\n-"})
-    found = read_checkpoint(LocalFolder(tmp_path))
+    found = read_checkpoint_folder(LocalFolder(tmp_path))
     assert found.ends_of("0", found.last_planned) == {"t": {1: 20, 0: 7}}
 
 
@@ -88,7 +88,7 @@ def test_a_source_that_started_without_a_topic_is_a_kafka_source(tmp_path):
         "commits/0": "v1\n{}",
     }
     folder = LocalFolder(write(tmp_path, files))
-    found = read_checkpoint(folder)
+    found = read_checkpoint_folder(folder)
     assert (found.sources, found.begins) == (("0",), {"0": {}})
     assert found.ranges == {0: {"0": {"t": {0: (0, 7)}}}}
     assert BatchRangeReader(folder).read(0) == found.ranges[0]
@@ -97,7 +97,7 @@ def test_a_source_that_started_without_a_topic_is_a_kafka_source(tmp_path):
 
 def test_sources_by_name_as_spark_4_2_may_write_them(tmp_path):
     a_checkpoint(tmp_path, **{"offsets/13": f"v2\n{META % 1}\norders:{ENDS % 30}\nfiles:-"})
-    found = read_checkpoint(LocalFolder(tmp_path))
+    found = read_checkpoint_folder(LocalFolder(tmp_path))
     assert found.sources == ("0", "orders")
     assert found.last_planned is not None
     assert found.last_planned.ends == {"orders": {"t": {1: 30, 0: 7}}}
@@ -105,14 +105,15 @@ def test_sources_by_name_as_spark_4_2_may_write_them(tmp_path):
 
 def test_a_file_url_is_a_local_folder(tmp_path):
     place = a_checkpoint(tmp_path / "with space")
-    assert read_checkpoint(open_folder(place.as_uri())).query_id == "q-1"
-    assert read_checkpoint(open_folder(f"file:{place}")).query_id == "q-1"
+    assert read_checkpoint_folder(open_folder(place.as_uri())).query_id == "q-1"
+    assert read_checkpoint_folder(open_folder(f"file:{place}")).query_id == "q-1"
     for name in ("run#1", "100%25"):  # Hadoop does not decode them
         exact = a_checkpoint(tmp_path / name)
-        assert read_checkpoint(open_folder(f"file:{exact}")).query_id == "q-1"
-        assert read_checkpoint(open_folder(f"file://localhost{exact}")).query_id == "q-1"
+        assert read_checkpoint_folder(open_folder(f"file:{exact}")).query_id == "q-1"
+        assert read_checkpoint_folder(open_folder(f"file://localhost{exact}")).query_id == "q-1"
     for name in ("my_job:v2", "2026-11-24T10:00"):
-        assert read_checkpoint(open_folder(str(a_checkpoint(tmp_path / name)))).query_id == "q-1"
+        folder = open_folder(str(a_checkpoint(tmp_path / name)))
+        assert read_checkpoint_folder(folder).query_id == "q-1"
         assert open_folder(name).root.name == name
     with pytest.raises(CheckpointError, match="is not on a local file system"):
         open_folder("file://elsewhere/checkpoint")
@@ -136,7 +137,7 @@ def test_the_newest_valid_state_is_used_and_others_give_warnings(tmp_path):
         },
     )
     (place / "12.v1").mkdir()
-    found = read_checkpoint(LocalFolder(tmp_path))
+    found = read_checkpoint_folder(LocalFolder(tmp_path))
     assert found.states["0"].readers == (StoredExecutor("7", "h", 1),)
     assert [w.partition(":")[0].rpartition("/")[2] for w in found.warnings] == [
         "12.v1", "11.v1", "10.v1", "2.v1",
@@ -181,16 +182,16 @@ def test_the_newest_valid_state_is_used_and_others_give_warnings(tmp_path):
 )  # fmt: skip
 def test_invalid_checkpoints_give_one_line_errors(tmp_path, files, message):
     with pytest.raises(CheckpointError, match=message) as refused:
-        read_checkpoint(LocalFolder(write(tmp_path, files)))
+        read_checkpoint_folder(LocalFolder(write(tmp_path, files)))
     assert "\n" not in str(refused.value)
 
 
 def test_a_missing_or_unreadable_folder_is_reported(tmp_path):
     with pytest.raises(CheckpointError, match="is not a streaming checkpoint"):
-        read_checkpoint(LocalFolder(tmp_path / "none"))
+        read_checkpoint_folder(LocalFolder(tmp_path / "none"))
     (a_checkpoint(tmp_path) / "offsets" / "13").mkdir()
     with pytest.raises(CheckpointError, match="cannot be read: Is a directory"):
-        read_checkpoint(LocalFolder(tmp_path))
+        read_checkpoint_folder(LocalFolder(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -203,7 +204,7 @@ def test_offsets_of_other_sources_are_not_kafka_offsets(value):
 
 
 def test_a_batch_number_beyond_64_bits_is_skipped(tmp_path):
-    known = read_checkpoint(open_folder(str(a_checkpoint(tmp_path / "known"))))
+    known = read_checkpoint_folder(open_folder(str(a_checkpoint(tmp_path / "known"))))
     folder = a_checkpoint(tmp_path / "more", **{"offsets/9223372036854775808": "damaged"})
-    found = read_checkpoint(open_folder(str(folder)))
+    found = read_checkpoint_folder(open_folder(str(folder)))
     assert found.batches == known.batches

@@ -14,11 +14,11 @@ import pytest
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Partition
 from checkpoints.folders import LocalFolder
-from checkpoints.offset_log import read_checkpoint
+from checkpoints.offset_log import read_checkpoint_folder
 from checkpoints.state_text import encode
 from checkpoints.sticky_state import StickyState, StoredExecutor
 from streaming.cli import main
-from streaming.delta.transactions import read_log
+from streaming.delta.transactions import read_table_log
 from streaming.doctor import checkpoint as doctor_of_checkpoints
 from streaming.doctor import delta_table
 from streaming.lag.first_unread import FirstRecord
@@ -136,13 +136,14 @@ def test_the_planner_state_is_checked(text, message, tmp_path, capsys):
         pytest.param(
             {0: 4, 1: 7},
             False,
-            "the planned batch 1 goes backwards: t-0 to 4 (before: 9);",
+            "the planned batch 1 goes backwards: t-0 to 4 (previous end offset: 9);",
             id="a lower offset",
         ),
         pytest.param(
             {1: 5},
             False,
-            "goes backwards: t-0 is missing (before: 9), t-1 to 5 (before: 7);",
+            "goes backwards: t-0 is missing (previous end offset: 9), "
+            "t-1 to 5 (previous end offset: 7);",
             id="a missing partition",
         ),
         pytest.param({0: 9, 1: 8}, False, None, id="forwards"),
@@ -224,7 +225,7 @@ def test_invalid_table_properties_are_reported_as_damage(tmp_path):
     newer = Path(table) / "_delta_log" / f"{1:020}.json"
     newer.write_text(json.dumps({"metaData": {"configuration": ["assignor.acceptedRestore"]}}))
     with pytest.raises(OptionError, match="its log is damaged"):
-        read_log(table, QUERY)
+        read_table_log(table, QUERY)
 
 
 @pytest.mark.parametrize(
@@ -256,9 +257,9 @@ def test_a_batch_planned_while_the_table_is_read_passes(tmp_path, monkeypatch, c
 
     def plan_and_read_log(*arguments):
         plan_next(tmp_path / "c", 5, 12)
-        return read_log(*arguments)
+        return read_table_log(*arguments)
 
-    monkeypatch.setattr(delta_table, "read_log", plan_and_read_log)
+    monkeypatch.setattr(delta_table, "read_table_log", plan_and_read_log)
     code, lines = doctor(capsys, "--checkpoint", query, "--delta-table", table)
     assert code == 0
     assert "last batch: 5 in the table, 5 in the checkpoint" in lines[1]
@@ -279,7 +280,7 @@ def test_a_state_written_during_the_check_is_not_ahead(tmp_path):
     write_query(tmp_path, {"t": {0: 9}}, batch=4)
     (tmp_path / "sources/0/assignments").mkdir()
     (tmp_path / "sources/0/assignments/3.v1").write_text(state(position=9))
-    checkpoint = read_checkpoint(Running(tmp_path))
+    checkpoint = read_checkpoint_folder(Running(tmp_path))
     checks = doctor_of_checkpoints.examine_checkpoint(checkpoint, None, None)
     assert [check.holds for check in checks] == [True, True], checks
 
@@ -335,7 +336,7 @@ def test_partitions_without_reported_offsets_fail():
 def test_records_left_by_compaction_do_not_look_like_a_recreated_topic(tmp_path, monkeypatch):
     """The first record that compaction left was written after the last batch, at a later offset."""
     query = write_query(tmp_path, {"t": {0: 500}}, batch=4)
-    checkpoint = read_checkpoint(LocalFolder(Path(query)))
+    checkpoint = read_checkpoint_folder(LocalFolder(Path(query)))
     assert checkpoint.last_planned is not None
     later_s = (checkpoint.last_planned.timestamp_ms or 0) / 1000 + 600
     for offset, is_recreated in ((700, False), (499, True)):

@@ -19,7 +19,7 @@ from streaming.audit.all_checks import audit
 from streaming.audit.audited_files import DataFiles, read_evidence
 from streaming.audit.checksum import compute_range_checksum
 from streaming.audit.findings import KINDS
-from streaming.audit.history import replay
+from streaming.audit.history import replay_commits
 from streaming.audit.record_checksums import compute_checksum
 from streaming.audit.rows import BLOCK_OFFSETS, RowAudit, sample_blocks
 from streaming.cli.audit import _print_audit as print_audit
@@ -498,7 +498,7 @@ def test_merges_by_other_writers_do_not_make_an_upsert(tmp_path: Path):
         for name in ("nightly", QUERY)
     ]
     table = write_table(tmp_path / "table", CREATED, *merged)
-    assert not replay(read_commit(LocalFolder(table), n) for n in (0, 1, 2)).is_upsert
+    assert not replay_commits(read_commit(LocalFolder(table), n) for n in (0, 1, 2)).is_upsert
 
 
 def test_merges_identify_an_upsert_without_its_properties(tmp_path: Path, capsys):
@@ -555,7 +555,7 @@ def test_the_topics_of_a_query_are_collected_once(tmp_path: Path, monkeypatch):
     seen: list[Any] = []
     monkeypatch.setattr(files, "_parse_bounds", lambda _, topics, is_upsert: seen.append(topics))
     evidence = read_evidence(str(table), str(checkpoint))
-    history = replay(evidence.commits)
+    history = replay_commits(evidence.commits)
     assert not list(files.check_statistics(history.list_batches(evidence.checkpoint), history))
     assert len(seen) == 6
     assert all(topics is seen[0] for topics in seen)

@@ -13,7 +13,7 @@ import pytest
 from assignor_bridge.assignors.registry import lookup
 from streaming.cli import main
 from streaming.replay.kept_batch import read_kept_batch
-from streaming.replay.log import read_log
+from streaming.replay.log import read_checkpoint_log
 from streaming.replay.one_batch import explain_batch
 from tests.unit.streaming.kept_query import KeptQuery, kept_query
 
@@ -164,7 +164,7 @@ def test_a_tail_names_the_executors_that_may_take_it(
 
 def test_a_plan_made_again_from_states_is_as_unpredictable(tmp_path: Path) -> None:
     query = kept_query(tmp_path, [dict.fromkeys(range(8), 4000)] * 9, **TAIL)
-    kept = read_kept_batch(read_log(str(query.checkpoint)), "0", 8, None, lookup)
+    kept = read_kept_batch(read_checkpoint_log(str(query.checkpoint)), "0", 8, None, lookup)
     assert kept.old_state.spreads == pytest.approx(query.outcomes[8].state.spreads, abs=1e-4)
     settings = replace(kept.batch.settings, tail="auto")
     kept = replace(kept, batch=replace(kept.batch, settings=settings))

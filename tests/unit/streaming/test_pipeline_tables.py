@@ -29,7 +29,7 @@ from assignor_bridge.errors import OptionError
 from checkpoints.folders import LocalFolder
 from checkpoints.log_files import LoggedBatch
 from checkpoints.offset_log import LastBatches
-from streaming.delta.transactions import NO_BATCH, TableLog, describe_mismatch, read_log
+from streaming.delta.transactions import NO_BATCH, TableLog, describe_mismatch, read_table_log
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.delta import continuity
@@ -427,11 +427,11 @@ def test_a_tables_log_has_the_last_batch_a_later_restore_and_other_writers(tmp_p
         [commit_info("RESTORE", version=1)],
         [commit_info("DELETE")],
     )
-    log_of_query = read_log(folder, QUERY)
+    log_of_query = read_table_log(folder, QUERY)
     assert (log_of_query.batch, log_of_query.restore) == (3, (1, 4))
-    assert read_log(folder, OTHER).restore is None, "both went back to its own commit"
-    assert read_log(folder, None).other_query_id == QUERY
-    third = read_log(folder, QUERY.replace("d", "f"))
+    assert read_table_log(folder, OTHER).restore is None, "both went back to its own commit"
+    assert read_table_log(folder, None).other_query_id == QUERY
+    third = read_table_log(folder, QUERY.replace("d", "f"))
     assert (third.batch, third.other_query_id) == (NO_BATCH, QUERY)
 
 
@@ -445,9 +445,9 @@ def test_a_new_query_stops_reading_the_log_at_another_writer(tmp_path):
     """Reading the rest would cost a call into the JVM per commit."""
     folder = write_log(tmp_path, [commit_info("CREATE TABLE")], [transaction(OTHER, 7)])
     (tmp_path / "_delta_log" / f"{0:020}.json").write_text("no JSON")
-    assert read_log(folder, None).other_query_id == OTHER
+    assert read_table_log(folder, None).other_query_id == OTHER
     with pytest.raises(OptionError, match="its log is damaged"):
-        read_log(folder, QUERY)
+        read_table_log(folder, QUERY)
 
 
 @pytest.mark.parametrize(
@@ -462,17 +462,17 @@ def test_a_new_query_stops_reading_the_log_at_another_writer(tmp_path):
 def test_a_replaced_table_has_no_earlier_batches(tmp_path, operation):
     """Delta keeps the number of the last batch, although its rows are removed."""
     before = [commit_info("CREATE TABLE")], [transaction(QUERY, 9)], [commit_info(operation)]
-    log = read_log(write_log(tmp_path / "replaced", *before, [commit_info("DELETE")]), QUERY)
+    log = read_table_log(write_log(tmp_path / "replaced", *before, [commit_info("DELETE")]), QUERY)
     assert (log.batch, log.replace_version, log.restore) == (NO_BATCH, 2, None)
-    log = read_log(LocalFolder(tmp_path / "replaced"), None)
+    log = read_table_log(LocalFolder(tmp_path / "replaced"), None)
     assert log.other_query_id is None, "a new checkpoint may write to it"
 
-    log = read_log(write_log(tmp_path / "since", *before, [transaction(QUERY, 10)]), QUERY)
+    log = read_table_log(write_log(tmp_path / "since", *before, [transaction(QUERY, 10)]), QUERY)
     assert (log.batch, log.replace_version) == (10, None)
     within = [commit_info(operation), transaction(QUERY, 10)]
-    log = read_log(write_log(tmp_path / "within", *before[:2], within), QUERY)
+    log = read_table_log(write_log(tmp_path / "within", *before[:2], within), QUERY)
     assert (log.batch, log.replace_version) == (10, None)
-    log = read_log(
+    log = read_table_log(
         write_log(tmp_path / "undone", *before, [commit_info("RESTORE", version=1)]), QUERY
     )
     assert (log.batch, log.replace_version, log.restore) == (9, None, None)
@@ -493,7 +493,7 @@ def test_a_restore_that_was_undone_is_ignored(tmp_path, restores, set_back):
     """Regression: a user who followed the message got the same message about that RESTORE."""
     commits = [[commit_info("RESTORE", version=to)] for to in restores]
     folder = write_log(tmp_path, [], [], [transaction(QUERY, 1)], *commits)
-    assert read_log(folder, QUERY).restore == set_back
+    assert read_table_log(folder, QUERY).restore == set_back
 
 
 def test_an_older_table_is_written_even_if_its_properties_cannot_be_set(monkeypatch, caplog):

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from assignor_bridge.model import Executor, OffsetRange, Partition
-from streaming.replay.answers import list_assumptions, replay_to_json, write_answer
+from streaming.replay.answers import list_assumptions, replay_to_json, write_summary
 from streaming.replay.cluster import Cluster
 from streaming.replay.log import ReplayBatch
 from streaming.replay.player import replay
@@ -44,7 +44,7 @@ def test_sparks_default_does_not_split_a_hot_partition():
     assert ours.times_ideal == pytest.approx(1.0, abs=0.05)
     assert ours.moved_partitions == 0
     assert replay_to_json(done)["mappings"][3]["timeRatio"] == pytest.approx(0.5, abs=0.03)
-    text = write_answer(done)
+    text = write_summary(done)
     assert text.startswith("Over 2 batches, Spark's default would take 2.00 times the ideal")
     assert "51% of the time" in text
     assert "Spark's own" in text  # minPartitions splits the partition too
@@ -62,14 +62,14 @@ def test_regret_is_the_time_above_the_best_in_hindsight():
     assert ours.batches[-1].regret_share < 0.06
     assert ours.batches[0].planned_imbalance == pytest.approx(0.0, abs=0.01)
     assert replay_to_json(done)["mappings"][0]["regret"] == pytest.approx(0.5)
-    assert "Regret of lag-aware-sticky: " in write_answer(done)
-    assert " (batch 0); " in write_answer(done)
+    assert "Regret of lag-aware-sticky: " in write_summary(done)
+    assert " (batch 0); " in write_summary(done)
 
 
 def test_a_single_record_has_no_regret():
     done = replay("c", log({0: 1}), TWO, ["spark", "lag-aware-sticky"])
     assert {m.regret_seconds for m in done.mappings} == {0.0}
-    assert "Regret" not in write_answer(done)
+    assert "Regret" not in write_summary(done)
 
 
 def test_the_plans_of_the_query_itself_are_replayed_too():
@@ -79,7 +79,7 @@ def test_the_plans_of_the_query_itself_are_replayed_too():
     assert [b.batch for b in done.batches] == [1]
     itself = done.find("this query")
     assert itself.times_ideal == pytest.approx(2.0)
-    assert "Regret of this query: 500 ms a batch (100.0%)" in write_answer(done)
+    assert "Regret of this query: 500 ms a batch (100.0%)" in write_summary(done)
 
 
 def test_answer_without_a_gain_gives_the_reason():
@@ -87,19 +87,19 @@ def test_answer_without_a_gain_gives_the_reason():
     even = log({0: 500, 1: 500}, {0: 500, 1: 500})
     done = replay("c", even, TWO)
     assert done.find("spark").times_ideal == pytest.approx(1.0)
-    assert "no time would be saved" in write_answer(done)
-    assert "balanced enough" in write_answer(done)
+    assert "no time would be saved" in write_summary(done)
+    assert "balanced enough" in write_summary(done)
 
 
 def test_one_partition_that_cannot_be_split_leaves_no_gain():
     done = replay("c", log({0: 1000}), TWO, options={"assignor.split": "false"})
-    assert "no time would be saved" in write_answer(done)
-    assert "it is no better balanced" in write_answer(done)
+    assert "no time would be saved" in write_summary(done)
+    assert "it is no better balanced" in write_summary(done)
 
 
 def test_an_empty_log_has_no_answer():
     done = replay("c", log({0: 0}), TWO)
-    assert write_answer(done) == "No batch in the log has data, so there is nothing to compare"
+    assert write_summary(done) == "No batch in the log has data, so there is nothing to compare"
     ElementTree.fromstring(draw_replay(done))  # noqa: S314  (our own)
 
 
@@ -124,7 +124,7 @@ def test_an_assignor_that_refuses_is_reported_and_the_others_are_replayed():
     assert done.find("nobody") is None
     refused = build_rows(done)[1]
     assert refused[1].startswith("failed: unknown assignor 'nobody'")
-    assert "a comparison needs 'spark' and 'lag-aware-sticky'" in write_answer(done)
+    assert "a comparison needs 'spark' and 'lag-aware-sticky'" in write_summary(done)
 
 
 def test_a_task_waits_for_its_executor_for_the_locality_wait():

@@ -20,7 +20,7 @@ from checkpoints.sticky_state import StickyState, StoredExecutor
 from streaming.cli import main
 from streaming.human_json.snapshots import read_snapshot
 from streaming.replay.cluster import choose_cluster
-from streaming.replay.log import CheckpointLog, read_executors, read_log
+from streaming.replay.log import CheckpointLog, read_checkpoint_log, read_executors
 from streaming.replay.plan_log import read_tasks
 from tests.unit.streaming.checkpoints import write_checkpoint
 from tests.unit.streaming.kept_query import kept_query
@@ -38,33 +38,35 @@ def sizes(log: CheckpointLog) -> dict[int, dict[str, int]]:
 
 
 def test_a_batch_reads_from_the_end_of_the_previous_one(checkpoint):
-    log = read_log(str(checkpoint))
+    log = read_checkpoint_log(str(checkpoint))
     assert sizes(log) == {n: {"t-0": 1000, "t-1": 10} for n in range(3)}
     assert log.seconds_by_batch == pytest.approx({0: 2.0, 1: 2.0})  # the last is unverifiable
 
 
 def test_the_first_batch_starts_at_the_initial_offsets(tmp_path):
     folder = write_checkpoint(tmp_path / "c", HOT, begin={"t": {0: 900, 1: 10}})
-    assert sizes(read_log(str(folder)))[0] == {"t-0": 100}
+    assert sizes(read_checkpoint_log(str(folder)))[0] == {"t-0": 100}
 
 
 def test_the_first_stored_batch_has_no_known_start(tmp_path):
-    assert list(sizes(read_log(str(write_checkpoint(tmp_path / "c", HOT, first=40))))) == [41, 42]
+    assert list(
+        sizes(read_checkpoint_log(str(write_checkpoint(tmp_path / "c", HOT, first=40))))
+    ) == [41, 42]
 
 
 def test_a_batch_after_a_gap_has_no_known_start(checkpoint):
     (checkpoint / "offsets" / "1").unlink()
-    assert list(sizes(read_log(str(checkpoint)))) == [0]
+    assert list(sizes(read_checkpoint_log(str(checkpoint)))) == [0]
 
 
 def test_a_new_partition_starts_at_0(tmp_path):
     ends = [{"t": {0: 5}}, {"t": {0: 5, 1: 7}}]
-    assert sizes(read_log(str(write_checkpoint(tmp_path / "c", ends))))[1] == {"t-1": 7}
+    assert sizes(read_checkpoint_log(str(write_checkpoint(tmp_path / "c", ends))))[1] == {"t-1": 7}
 
 
 def test_times_of_a_copied_checkpoint_are_ignored(checkpoint, tmp_path):
     copied = shutil.copytree(checkpoint, tmp_path / "d", copy_function=shutil.copyfile)
-    log = read_log(str(copied))
+    log = read_checkpoint_log(str(copied))
     assert log.seconds_by_batch == {}
     cluster = choose_cluster(log, "0", log.sources["0"])
     assert (cluster.cost_s, len(cluster.executors)) == (0.0001, 4)
@@ -72,7 +74,7 @@ def test_times_of_a_copied_checkpoint_are_ignored(checkpoint, tmp_path):
 
 
 def test_the_cost_is_bounded_by_the_duration_of_batches(checkpoint):
-    log = read_log(str(checkpoint))
+    log = read_checkpoint_log(str(checkpoint))
     cluster = choose_cluster(log, "0", log.sources["0"], executor_count=2, slots=2)
     assert cluster.cost_s == pytest.approx(2.0 * 4 / 1010)
 
@@ -211,7 +213,7 @@ def test_a_logged_tail_is_replayed_on_any_free_slot(local, heads, tail, tmp_path
     sizes = [dict.fromkeys(range(8), 4000)] * 8
     options = {"assignor.tail": "auto"}
     query = kept_query(tmp_path, sizes, options=options, noise=0.4, slots=2, local=local)
-    log = read_log(str(query.checkpoint))
+    log = read_checkpoint_log(str(query.checkpoint))
     tasks = read_tasks(query.plan_log, log.sources)["0"].tasks[7]
     heads_of_plan = query.outcomes[7].tasks.heads
     assert len(tasks) > heads_of_plan

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from assignor_bridge.errors import AssignorError
 from checkpoints import folders
 from checkpoints.folders import CheckpointError, LocalFolder
-from checkpoints.offset_log import read_checkpoint
+from checkpoints.offset_log import read_checkpoint_folder
 from streaming.audit.audited_files import DataFiles
 from streaming.cli import main, output
 from streaming.kafka import embedded_setup
@@ -308,7 +308,7 @@ def test_any_bytes_in_a_checkpoint_are_read_or_reported_in_one_line(tmp_path_fac
         raw = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
         place.write_bytes(raw)
     try:
-        read_checkpoint(LocalFolder(folder))
+        read_checkpoint_folder(LocalFolder(folder))
     except CheckpointError as error:
         assert len(str(error).splitlines()) == 1  # noqa: PT017
 
@@ -318,16 +318,16 @@ def test_a_pipe_or_a_huge_file_in_a_checkpoint_fails_at_once(tmp_path, monkeypat
     states = folder / "sources/0/assignments"
     states.mkdir()
     os.mkfifo(states / "5.v2")
-    assert read_checkpoint(LocalFolder(folder)).warnings == (
+    assert read_checkpoint_folder(LocalFolder(folder)).warnings == (
         "sources/0/assignments/5.v2: 'sources/0/assignments/5.v2' is not a file",
     )
     (folder / "offsets/12").unlink()
     os.mkfifo(folder / "offsets/12")
     with pytest.raises(CheckpointError, match="cannot be read: 'offsets/12' is not a file"):
-        read_checkpoint(LocalFolder(folder))
+        read_checkpoint_folder(LocalFolder(folder))
     monkeypatch.setattr(folders, "MAX_FILE_BYTES", 5)
     with pytest.raises(CheckpointError, match="'metadata' has more than 5 bytes"):
-        read_checkpoint(LocalFolder(folder))
+        read_checkpoint_folder(LocalFolder(folder))
 
 
 NUMBERS = {

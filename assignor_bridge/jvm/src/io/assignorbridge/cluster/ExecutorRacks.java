@@ -52,7 +52,7 @@ public final class ExecutorRacks {
     context.register(reports);
   }
 
-  /** Returns the racks in the form that is sent to the executors with a plan. */
+  /** Returns what readers need to find their rack and to report traffic; sent with a plan. */
   ReaderRacks toReaderRacks(List<Executor> executors, ReportAccumulator<TaskTraffic> traffic) {
     return new ReaderRacks(variable, reports, traffic, executors);
   }
@@ -195,7 +195,7 @@ public final class ExecutorRacks {
       return rackByHost.get(host);
     }
 
-    /** Reads a changed file again; if that fails, warns and keeps the previous racks. */
+    /** Reads the file again if it has changed; on failure, warns once and keeps the racks. */
     void reloadIfChanged() {
       try {
         FileTime modifiedTime = Files.getLastModifiedTime(file);

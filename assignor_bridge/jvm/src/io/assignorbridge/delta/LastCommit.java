@@ -62,7 +62,7 @@ final class LastCommit {
       return null; // if its own listing fails as well, Delta reports the error
     } catch (LinkageError error) {
       isCompatible = false;
-      LOG.info("each batch lists the Delta table's log, because this Delta is incompatible", error);
+      LOG.info("this Delta version lists its log before each append (slower but correct)", error);
       return null;
     }
   }

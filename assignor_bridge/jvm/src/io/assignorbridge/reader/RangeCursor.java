@@ -29,7 +29,7 @@ final class RangeCursor {
   final long start;
   final long until;
 
-  /** Received records that were not yet returned to Spark, in offset order. */
+  /** Received chunks that Spark has not started to read, in offset order. */
   final ArrayDeque<Chunk> chunks = new ArrayDeque<>();
 
   /** Heap bytes of {@link #chunks} while an earlier range of the task is read. */

@@ -20,7 +20,7 @@ import java.util.function.ToLongFunction;
  */
 public final class Columns {
 
-  /** The ranges that a batch must read, one row per range. */
+  /** Offset ranges as columns, one row per range; `topic` has indexes in `topics`. */
   public record Ranges(List<String> topics, byte[] topic, byte[] partition, byte[] start, byte[] end) {
     public static Ranges of(List<OffsetRange> rows) {
       Names topics = new Names();

@@ -45,7 +45,7 @@ public final class Messages {
 
   /** Ends a stream. It is sent before the next request of any other stream. */
   @JsonTypeName("end")
-  record End() implements Request {}
+  record EndStream() implements Request {}
 
   /** Requests a plan. `racks` is null if all are unknown; `options` is only for the plan log. */
   @JsonTypeName("plan")
@@ -108,7 +108,7 @@ public final class Messages {
   @JsonSubTypes({
     @JsonSubTypes.Type(Validated.class),
     @JsonSubTypes.Type(Restored.class),
-    @JsonSubTypes.Type(Ended.class),
+    @JsonSubTypes.Type(StreamEnded.class),
     @JsonSubTypes.Type(Planned.class),
     @JsonSubTypes.Type(Admitted.class),
     @JsonSubTypes.Type(LookUp.class),
@@ -141,7 +141,7 @@ public final class Messages {
   public record Restored(String why) implements Answer {}
 
   @JsonTypeName("ended")
-  record Ended() implements Answer {}
+  record StreamEnded() implements Answer {}
 
   @JsonTypeName("planned")
   public record Planned(

@@ -134,7 +134,7 @@ public final class SharedPlanner {
       process = currentProcess;
     }
     for (Integer stream = endedStreams.poll(); stream != null; stream = endedStreams.poll()) {
-      currentProcess.ask(stream, Messages.write(new Messages.End()), START_TIMEOUT_MS);
+      currentProcess.ask(stream, Messages.write(new Messages.EndStream()), START_TIMEOUT_MS);
     }
     if (client.initializedProcess != currentProcess) {
       String request = Messages.write(new Messages.Validate(client.options.values()));
