@@ -93,7 +93,7 @@ def test_a_topic_that_was_made_again_and_is_shorter(
     assert code == 1
     assert len(lines) == 1
     assert "it was deleted and re-created: the checkpoint is ahead of the log end" in lines[0]
-    assert f"{topic.name}-0 is at 5 and its log ends at 2" in lines[0]
+    assert f"{topic.name}-0 is read up to 5 and its log ends at 2" in lines[0]
 
 
 def test_a_topic_that_was_made_again_and_has_grown_beyond(
@@ -140,5 +140,5 @@ def test_offsets_that_the_log_does_not_hold(
     assert [line.partition(": ")[2].partition(": ")[0] for line in lines] == [
         "the checkpoint is ahead of the log end", "records were deleted before they were read",
     ]  # fmt: skip
-    assert f"{topic.name}-2 is at 12 and its log ends at 9" in lines[0]
-    assert f"{topic.name}-1 is at 2 and its log begins at 6" in lines[1]
+    assert f"{topic.name}-2 is read up to 12 and its log ends at 9" in lines[0]
+    assert f"{topic.name}-1 is read up to 2 and its log begins at 6" in lines[1]

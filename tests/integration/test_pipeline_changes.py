@@ -448,19 +448,19 @@ def test_only_one_query_commits_offsets_to_a_group(spark, topic, tmp_path):
     name = config["name"]
     assert_refused(
         spark, letters, "config: source.records.dead_letter: ", "the group 'g'",
-        f"are also committed by {name!r}", "remove the option",
+        f"may also be committed by {name!r}", "remove the option",
     )  # fmt: skip
     sink = {"from": "records", **config["sink"]}
     two = {**config, "sinks": {"one": sink, "two": {**sink, "path": str(tmp_path / "two")}}}
     del two["sink"]
-    assert_refused(spark, two, "config: sinks.two: ", f"are also committed by '{name}.one'")
+    assert_refused(spark, two, "config: sinks.two: ", f"may also be committed by '{name}.one'")
     joined = "SELECT id FROM records a JOIN records b USING (id) UNION ALL SELECT id FROM records"
     plan_queries(spark, load_job({**config, "transform": {"sql": joined}}))  # one source to Spark
     sources = {**config, "sources": dict.fromkeys("ab", config["source"])}
     del sources["source"]
     union = {"sql": "TABLE a UNION ALL TABLE b"}
     assert_refused(
-        spark, {**sources, "transform": union}, f"are also committed a second time by {name!r}"
+        spark, {**sources, "transform": union}, f"may also be committed a second time by {name!r}"
     )
     assert list(tmp_path.iterdir()) == []
 

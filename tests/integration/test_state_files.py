@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from checkpoints.state_text import VERSION
 from tests.support import planner_proxy
 from tests.support.java_program import compile_programs, run_java
 from tests.support.small_disk import NotPossibleError, fill_up, mount_small_disk, remount
@@ -100,7 +101,7 @@ def test_a_restart_goes_on_with_the_state_of_the_last_completed_batch(
     assert future.exists()
     assert len(files(checkpoint)) == 4
     # The newer version, once it is back, takes the newest that it can read: what this one wrote.
-    assert all(path.name.endswith(".v2") for path in files(checkpoint)[-3:])
+    assert all(path.name.endswith(f".v{VERSION}") for path in files(checkpoint)[-3:])
     assert files(checkpoint)[0] == future
     assert not leftover.exists()
     assert not driver_log.lines("could not save its state")
