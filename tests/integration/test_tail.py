@@ -81,6 +81,7 @@ def test_free_slots_share_a_tail_and_each_offset_is_read_once(
     assert {run.locality for run in reads} == {"PROCESS_LOCAL"}, reads
 
 
+@pytest.mark.long
 def test_tail_off_keeps_one_task_per_slot(
     spark: SparkSession, topic: Topic, tmp_path: Path
 ) -> None:
