@@ -447,6 +447,7 @@ def write_old(topic: Topic, counts: list[int], age_s: float) -> None:
     assert producer.flush(60) == 0
 
 
+@pytest.mark.long
 def test_what_retention_deletes_soon_is_read_before_a_backlog_with_time_left(
     spark: SparkSession,
     topic: Topic,

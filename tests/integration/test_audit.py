@@ -118,6 +118,7 @@ def test_the_command_says_what_it_proves_and_what_to_do(made: Copy, tmp_path: Pa
     assert (finding["kind"], finding["verdict"]) == ("file-lost", "wrong")
 
 
+@pytest.mark.long
 def test_batches_without_a_row_are_proved(spark: SparkSession, topic: Topic, tmp_path: Path):
     """Filtered records, a tombstone, and a dead-letter table; a file is added for none of them."""
     topic.create(1)

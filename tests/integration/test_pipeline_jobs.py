@@ -138,6 +138,7 @@ def test_a_tombstone_removes_the_row_of_its_key(spark, topic, tmp_path):
     assert rows(spark, tmp_path / "table", "id") == [(3,)]
 
 
+@pytest.mark.long
 def test_a_null_in_a_key_or_sequence_fails_with_one_line_and_writes_nothing(spark, topic, tmp_path):
     topic.create(1)
     send(topic, [record(1, 1), (None, '{"seq": 1}')])

@@ -33,7 +33,7 @@ DELAY_MS = f"exp(pmod(hash(partition, floor(offset / {RECORDS})), 100) / 40) * 2
 def run_unpredictable(
     spark: SparkSession, topic: Topic, folder: Path, **options: str
 ) -> list[dict[str, Any]]:
-    """Write a topic to the table `tail` in batches of unpredictable times; return the progresses."""
+    """Write a topic to the table `tail` in batches of unpredictable times; return the batches."""
     named = {
         "assignor": "lag-aware-sticky",
         "maxOffsetsPerTrigger": str(PARTITIONS * RECORDS),
