@@ -4,8 +4,8 @@ Four executors of one slot, 16 partitions of 500 records of 1 ms (a sleep at eve
 that a batch takes two seconds. All configurations alternate, one whole batch per round. In each
 batch, one executor's process is disturbed, another one each time:
 
-- `stop`: SIGSTOP half a second after the batch has begun, SIGCONT two seconds later;
-- `busy`: from the begin of the batch to its end, SIGSTOP and SIGCONT alternate every 50 ms, so that
+- `stop`: SIGSTOP half a second after its tasks have started, SIGCONT two seconds later;
+- `busy`: from the start of its tasks to the end of the batch, SIGSTOP and SIGCONT alternate every 50 ms, so that
   the executor has half of its speed, like one that shares its core with a busy loop.
 
 Spark's settings have `fetch.max.wait.ms=1` and, apart from the default, four, eight, and 16 tasks
@@ -68,12 +68,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def disturb(kind: str, process: int, started: threading.Event) -> Iterator[None]:
-    """Disturb a process from the time when `started` is set."""
-    ended = threading.Event()
+def disturb(spark: SparkSession, kind: str, process: int) -> Iterator[None]:
+    """Disturb a process from the start of the next stage on."""
+    ended, tracker = threading.Event(), spark.sparkContext.statusTracker()
 
     def run() -> None:
-        started.wait()
+        while not ended.is_set() and not tracker.getActiveStageIds():
+            ended.wait(BEAT_S)
         ended.wait(BEGIN_S)
         pauses = (STALL_S,) if kind == "stop" else (BEAT_S,) * int(60 / BEAT_S)
         for pause_s in pauses:
@@ -91,7 +92,6 @@ def disturb(kind: str, process: int, started: threading.Event) -> Iterator[None]
     try:
         yield
     finally:
-        started.set()
         ended.set()
         thread.join()
 
@@ -109,9 +109,7 @@ def measure(spark: SparkSession, servers: str, kind: str) -> list[dict[str, Any]
             processes = find_processes(os.getpid(), "CoarseGrainedExecutorBackend")
             process = sorted(processes)[number % SLOTS]
             for reader in in_turn(readers, number):
-                started = threading.Event()
-                with disturb(kind, process, started):
-                    started.set()  # the records are written in a few milliseconds
+                with disturb(spark, kind, process):
                     batch = reader.round(measured=number >= WARM_UP)
                 metrics = batch["sources"][0]["metrics"] or {}
                 tails[reader.name].append(int(metrics.get("assignor.tailTasks", 0)))
