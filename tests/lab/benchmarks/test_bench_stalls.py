@@ -5,8 +5,8 @@ that a batch takes two seconds. All configurations alternate, one whole batch pe
 batch, one executor's process is disturbed, another one each time:
 
 - `stop`: SIGSTOP half a second after its tasks have started, SIGCONT two seconds later;
-- `busy`: from the start of its tasks to the end of the batch, SIGSTOP and SIGCONT alternate every 50 ms, so that
-  the executor has half of its speed, like one that shares its core with a busy loop.
+- `busy`: from the start of its tasks to the end of the batch, SIGSTOP and SIGCONT alternate every
+  50 ms, so that the executor has half of its speed, as if it shared its core with a busy loop.
 
 Spark's settings have `fetch.max.wait.ms=1` and, apart from the default, four, eight, and 16 tasks
 per slot. `times_best` is the median of the rounds' ratios to the Spark setting with the lowest
