@@ -56,17 +56,21 @@ def update_spreads(
     if predicted_s is None:
         return spreads
     rows = np.flatnonzero(
-        (table.report_line >= 0) & (reports.seconds > 0) & np.isfinite(reports.seconds)
-        & (reports.records >= 1) & np.isfinite(predicted_s)
-    )  # fmt: skip
+        (table.report_line >= 0)
+        & (reports.seconds > 0)
+        & np.isfinite(reports.seconds)
+        & (reports.records >= 1)
+        & np.isfinite(predicted_s)
+    )
     index = {executor.id: i for i, executor in enumerate(batch.executors)}
     executor = np.array([index.get(name, -1) for name in reports.executors], np.int64)
     reader, owner = executor[reports.executor[rows]], table.owner[table.report_line[rows]]
     is_owner = (owner >= 0) & (batch.anonymous | (batch.slot_executor[owner] == reader))
     _, pair, reports_of_pair = np.unique(
         table.report_line[rows] * (len(reports.executors) + 1) + reports.executor[rows],
-        return_inverse=True, return_counts=True,
-    )  # fmt: skip
+        return_inverse=True,
+        return_counts=True,
+    )
     is_owner &= reports_of_pair[pair] == 1
     task = np.where(is_owner, owner, batch.slots + np.arange(len(rows)))
     seconds = np.minimum(reports.seconds[rows], 1e15)
