@@ -46,7 +46,7 @@ def kept_query(
     """Run batches of so many records by partition of topic `orders`, and keep what Spark would.
 
     `executors` are those of each batch, "1" and "2" where nothing is said, with `slots` each; a
-    record costs `cost` seconds, those of the partitions in `costly` so many times as much. `noise`:
+    record costs `cost` seconds, multiplied by its factor in `costly`. `noise`:
     relative noise of each piece's seconds. Executors read the pieces of a tail alternately.
     """
     rng = np.random.default_rng(1)
