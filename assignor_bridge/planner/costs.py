@@ -124,7 +124,7 @@ def predict(state: StickyState, line: Ints, batch: MicroBatch) -> Weights:
     work, basis = predict_work(state, line, records)
     if batch.replicas is not None and not np.isnan(state.bytes).all():
         range_bytes = records * np.exp(fill_from_topic(state.bytes, state.topic, 0.0)[line])
-    work = np.maximum(work, _MIN_WORK)
+    work = np.maximum(work, _MIN_WORK * records)  # equal for all records, so that cuts stay even
     fixed = np.minimum(work, state.common.fixed if basis == "seconds" else 0.0)
     slowness = np.exp(compute_log_slowness(read_paces(state, (e.id for e in batch.executors))))
     description = "weights: all records equal, no costs reported yet"

@@ -247,3 +247,12 @@ def test_the_state_does_not_grow_while_executors_and_partitions_change():
     known = decode(state)
     assert len(known.topic) <= 64 + 32
     assert set(known.paces) <= {f"{4 * b + i}" for b in (198, 199) for i in range(4)}
+
+
+def test_records_that_cost_next_to_nothing_stay_equal():
+    """Regression: a lower bound on each range's work made 7 records as costly as 19."""
+    ranges = (OffsetRange("t", 0, 0, 7), OffsetRange("t", 1, 0, 19))
+    seen = (Observation("t", 0, "0", 1, 0, 2.2e-16),)
+    racks = (frozenset("a"), frozenset("a"))  # with racks, short batches are cut, too
+    made = plan(Snapshot((Executor("0", "h", 6),), ranges, observed=seen, racks=racks))
+    assert max(task.size for task in made.tasks) == 5
