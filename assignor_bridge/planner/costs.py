@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from checkpoints.sticky_state import Common, StickyState
 
 Basis = Literal["records", "bytes", "seconds"]
+_SECONDS: Basis = "seconds"
 #: Standard errors that are treated as noise. With less, noise of 20% moves partitions.
 _SIGMAS = 3.5
 #: Batches in a running mean. With more, drifting costs are followed late; with fewer, noise is.
@@ -108,6 +109,18 @@ class Forecast(NamedTuple):
     slots: float
 
 
+class LearningResult(NamedTuple):
+    """The state after the reports of a batch, and how well the state before predicted them."""
+
+    state: StickyState
+    #: Sum of differences between predicted and reported seconds, after scaling to equal totals,
+    #: over the total; None if nothing was predicted.
+    error: float | None
+    #: Seconds predicted for each report, meaningless for reports without a line in the table; None
+    #: if no seconds were predicted.
+    predicted_s: Floats | None
+
+
 class _TimedReports(NamedTuple):
     """Columns of the reports with records and seconds; `line` is the partition's table line."""
 
@@ -121,7 +134,11 @@ def predict(state: StickyState, line: Ints, batch: MicroBatch) -> Weights:
     """Predict the work of each range; `line` is its partition's line in the partition table."""
     density = np.clip(fill_from_topic(state.density, state.topic, 1.0)[line], _MIN_DENSITY, 1.0)
     records, range_bytes = np.asarray(batch.size * density, np.float64), None
-    work, basis = predict_work(state, line, records)
+    factors = compute_factors(state)
+    if math.isfinite(state.common.level):
+        work, basis = _predict_seconds(state, factors, line, records), _SECONDS
+    else:
+        work, basis = _predict_without_seconds(state, line, records)
     if batch.replicas is not None and not np.isnan(state.bytes).all():
         range_bytes = records * np.exp(fill_from_topic(state.bytes, state.topic, 0.0)[line])
     work = np.maximum(work, _MIN_WORK * records)  # equal for all records, so that cuts stay even
@@ -133,7 +150,7 @@ def predict(state: StickyState, line: Ints, batch: MicroBatch) -> Weights:
         description = f"weights: bytes of {count} of {len(line)} partitions, no seconds reported"
     elif basis == "seconds":
         text = f"{state.common.fixed:.2g} s per range and " if state.common.fixed else ""
-        count = np.count_nonzero(compute_factors(state)[line])
+        count = np.count_nonzero(factors[line])
         description = (
             f"weights: seconds, {text}{math.exp(state.common.level):.2g} s per record; {count} of "
             f"{len(line)} partitions have a different cost"
@@ -141,12 +158,15 @@ def predict(state: StickyState, line: Ints, batch: MicroBatch) -> Weights:
     return Weights(work, basis, slowness, fixed, description, range_bytes)
 
 
-def predict_work(state: StickyState, line: Ints, records: Floats) -> tuple[Floats, Basis]:
-    """Predict the work of reading `records` from the partitions at these table lines."""
-    common = state.common
-    if math.isfinite(common.level):
-        cost = np.exp(common.level + compute_factors(state))[line]
-        return common.fixed + records * cost, "seconds"
+def _predict_seconds(state: StickyState, factors: Floats, line: Ints, records: Floats) -> Floats:
+    """Predict the seconds of reading `records` from the partitions at these table lines."""
+    return np.asarray(state.common.fixed + records * np.exp(state.common.level + factors)[line])
+
+
+def _predict_without_seconds(
+    state: StickyState, line: Ints, records: Floats
+) -> tuple[Floats, Basis]:
+    """Predict the work of reading `records` until seconds are reported: bytes, or records."""
     if not np.isnan(state.bytes).all():
         log_bytes = fill_from_topic(state.bytes - np.nanmean(state.bytes), state.topic, 0.0)
         return records * np.exp(log_bytes[line]), "bytes"
@@ -157,7 +177,7 @@ def forecast(batch: MicroBatch, state: StickyState) -> Forecast:
     """Return the predicted cost of each range, before the batch is planned."""
     batch = share_slots(batch, state)
     table = load_table(state, batch)
-    learned, _ = learn(table, batch)
+    learned = learn(table, batch).state
     weights = predict(learned, table.line, batch)
     log_bytes = fill_from_topic(learned.bytes, learned.topic, np.nan)
     density = np.clip(fill_from_topic(learned.density, learned.topic, 1.0), _MIN_DENSITY, 1.0)
@@ -171,7 +191,7 @@ def forecast(batch: MicroBatch, state: StickyState) -> Forecast:
     )
 
 
-def predict_reports(state: StickyState, line: Ints, batch: MicroBatch) -> Floats | None:
+def _predict_reports(state: StickyState, line: Ints, batch: MicroBatch) -> Floats | None:
     """Return the seconds that the state before the batch predicted for each report.
 
     `line`: each report's line in the partition table; reports without one (-1) are meaningless.
@@ -181,7 +201,8 @@ def predict_reports(state: StickyState, line: Ints, batch: MicroBatch) -> Floats
     if not math.isfinite(state.common.level) or not len(line):
         return None
     log_slowness = compute_log_slowness(read_paces(state, reports.executors))
-    work, _ = predict_work(state, line, np.clip(reports.records, 1.0, 2.0**63))
+    records = np.clip(reports.records, 1.0, 2.0**63)
+    work = _predict_seconds(state, compute_factors(state), line, records)
     return np.asarray(work * np.exp(log_slowness)[reports.executor])
 
 
@@ -264,13 +285,10 @@ def compute_medians(
     return median, total
 
 
-def learn(table: PartitionTable, batch: MicroBatch) -> tuple[StickyState, float | None]:
-    """Return the state after the reports of a batch, and the prediction error of these reports.
-
-    The prediction error is the sum of differences between predicted and reported seconds, after
-    scaling to equal totals, over the total.
-    """
+def learn(table: PartitionTable, batch: MicroBatch) -> LearningResult:
+    """Update the state with the reports of a batch, and compare them with its predictions."""
     state, raw, line = table.state, batch.observed, table.report_line
+    predicted_s = _predict_reports(state, line, batch)
     is_count = (raw.records == 0) | (raw.records >= 1)  # values between 0 and 1 overflow quotients
     usable = (line >= 0) & is_count & (raw.records < 2**63)
     offsets = np.where(usable & (raw.offsets > 0) & np.isfinite(raw.offsets), raw.offsets, 0.0)
@@ -286,18 +304,21 @@ def learn(table: PartitionTable, batch: MicroBatch) -> tuple[StickyState, float 
     )
     rows = np.flatnonzero(usable & (raw.seconds > 0) & np.isfinite(raw.seconds))
     if not len(rows):
-        return state, None
+        return LearningResult(state, None, predicted_s)
     log_seconds = np.clip(np.log(raw.seconds[rows]), -_MAX_LOG, _MAX_LOG)
     reports = _TimedReports(line[rows], raw.executor[rows], raw.records[rows], log_seconds)
     paces, error = read_paces(state, raw.executors), None
     if state.batches and len(rows) > 1:
-        work, _ = predict_work(state, reports.line, reports.records)
-        work *= np.exp(compute_log_slowness(paces))[reports.executor]
+        if predicted_s is not None:
+            work = predicted_s[rows]
+        else:
+            work, _ = _predict_without_seconds(state, reports.line, reports.records)
+            work = work * np.exp(compute_log_slowness(paces))[reports.executor]
         seconds = np.exp(log_seconds)
         error = float(np.abs(work / work.sum() - seconds / seconds.sum()).sum())
     state, paces = _update_model(state, reports, paces)
     updated = dict(zip(raw.executors, starmap(Pace, paces.tolist()), strict=True))
-    return replace(state, paces={**state.paces, **updated}), error
+    return LearningResult(replace(state, paces={**state.paces, **updated}), error, predicted_s)
 
 
 def _update_averages(column: Floats, line: Ints, values: Floats, weight: Floats) -> Floats:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from assignor_bridge.assignors.own import configure_assignors
 from assignor_bridge.assignors.registry import Choice, choose, lookup
 from assignor_bridge.options import LAG_AWARE_STICKY
-from assignor_bridge.planner.costs import learn, predict, predict_reports
+from assignor_bridge.planner.costs import learn, predict
 from assignor_bridge.planner.demand import estimate_demand, may_request_executors
 from assignor_bridge.planner.explanation import explain, explain_tail
 from assignor_bridge.planner.flagship import FAILOVER, place_batch
@@ -93,9 +93,9 @@ def plan_step(
     names = batch.settings.assignors
     table = load_table(state, batch, None if _BUILT_IN.issuperset(names) else MAX_HOLD_BATCHES)
     # 2. Learn and predict.
-    learned_state, error = learn(table, batch)
+    learned_state, error, predicted_s = learn(table, batch)
     weights = predict(learned_state, table.line, batch)
-    spreads = update_spreads(table, batch, predict_reports(table.state, table.report_line, batch))
+    spreads = update_spreads(table, batch, predicted_s)
     # 3. Choose executors and place.
     demand = estimate_demand(batch, table, weights)
     choice, group = _choose_assignor(batch, table, weights, find)

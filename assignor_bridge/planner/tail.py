@@ -86,7 +86,7 @@ def plan_tail(
     for zone in range(zones):
         # 2. and 3. Shape, select, and divide.
         slots = np.flatnonzero(groups == zone)
-        tail = _cut_zone(batch, weights, pieces, slots, spread)
+        tail = _cut_zone(batch, weights, pieces, slots, spread, work=work)
         if tail is None:
             continue
         executors = np.unique(batch.slot_executor[slots]).tolist()
@@ -119,16 +119,16 @@ def _group_slots(batch: MicroBatch, pieces: Pieces) -> tuple[int, Ints]:
 
 
 def _cut_zone(
-    batch: MicroBatch, weights: Weights, pieces: Pieces, slots: Ints, spread: float
+    batch: MicroBatch, weights: Weights, pieces: Pieces, slots: Ints, spread: float, *, work: Floats
 ) -> _Tail | None:
     """Shape a zone's tail, select its work, and divide it among tasks.
 
-    If a task or a head would have too few records, the tail gets one round less.
+    `work`: predicted work of each piece. If a task or a head would have too few records, the tail
+    gets one round less.
     """
     settings, max_tasks = batch.settings, batch.settings.max_tail_tasks_per_slot
     if len(slots) < 2:
         return None
-    work = pieces.predict_work(batch, weights)
     costs = TailCosts(range_s=float(weights.fixed.mean()))
     speed = np.zeros(batch.slots)
     speed[slots] = 1 / weights.slowness[batch.slot_executor[slots]]

@@ -133,7 +133,7 @@ def explain_batch(
     """
     outcome, matches = _plan_again(kept_batch, names, find_assignor)
     table = load_table(kept_batch.old_state, outcome.batch)
-    new_state, _ = learn(table, outcome.batch)
+    new_state = learn(table, outcome.batch).state
     weights = predict(new_state, table.line, outcome.batch)
     stories = _explain_partitions(kept_batch, outcome, table, weights)
     return Explanation(kept_batch, outcome, weights, stories, matches)
