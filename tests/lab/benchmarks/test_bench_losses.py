@@ -23,14 +23,22 @@ Where the option is slower, docs/losses.md says why.
 
 from __future__ import annotations
 
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.lab.benchmarks.report import is_written, write_report
-from tests.lab.benchmarks.test_bench_tiny_batches import interval_of_median
-from tests.lab.benchmarks.turns import NO_WAIT, OURS, SCALE, Work, cluster, rows_of, take_turns
+from tests.lab.benchmarks.turns import (
+    NO_WAIT,
+    OURS,
+    SCALE,
+    Work,
+    cluster,
+    compare_by_rounds,
+    find_best_of_spark,
+    rows_of,
+    take_turns,
+)
 from tests.support.strategies_snapshots import generate_lags
 
 if TYPE_CHECKING:
@@ -107,10 +115,8 @@ def test_losses(
 ) -> None:
     work = WORKLOADS[name]
     took = take_turns(spark, broker.bootstrap_servers, work, ways(work), ROUNDS, WARM_UP)
-    best = min((way for way in took if way.startswith("Spark")), key=lambda w: median(took[w]))
-    low, high = interval_of_median(ROUNDS)
+    best = find_best_of_spark(took)
     for row in rows_of(name, work, took, "lag-aware-sticky"):
-        ratios = sorted(a / b for a, b in zip(took[row["way"]], took[best], strict=True))
-        interval = f"{ratios[low]:.2f} to {ratios[high]:.2f}"
-        rows.append(row | {"times_best": median(ratios), "interval": interval})
+        times_best, interval = compare_by_rounds(took[row["way"]], took[best])
+        rows.append(row | {"times_best": times_best, "interval": interval})
     print(*rows[-len(took) :], sep="\n", flush=True)

@@ -29,8 +29,16 @@ import pytest
 
 from tests.lab.benchmarks.reader_runs import Reader
 from tests.lab.benchmarks.report import write_report
-from tests.lab.benchmarks.test_bench_tiny_batches import interval_of_median
-from tests.lab.benchmarks.turns import NO_WAIT, OURS, SCALE, Work, cluster, in_turn
+from tests.lab.benchmarks.turns import (
+    NO_WAIT,
+    OURS,
+    SCALE,
+    Work,
+    cluster,
+    compare_by_rounds,
+    find_best_of_spark,
+    in_turn,
+)
 from tests.support.kafka_topics import Topic
 from tests.support.processes import find_processes
 
@@ -117,17 +125,13 @@ def measure(spark: SparkSession, servers: str, kind: str) -> list[dict[str, Any]
         for reader in readers:
             reader.stop()
     seconds = {reader.name: reader.seconds for reader in readers}
-    spark_names = [name for name in seconds if name.startswith("Spark")]
-    best = min(spark_names, key=lambda name: statistics.median(seconds[name]))
-    low, high = interval_of_median(ROUNDS)
-    rows = []
+    best, rows = find_best_of_spark(seconds), []
     for name, batches in seconds.items():
-        ratios = sorted(a / b for a, b in zip(batches, seconds[best], strict=True))
+        times_best, interval = compare_by_rounds(batches, seconds[best])
         rows.append({
             "disturbance": kind, "configuration": name, "best_of_spark": best,
             "batch_s_median": statistics.median(batches), "batch_s_max": max(batches),
-            "times_best": statistics.median(ratios),
-            "interval": f"{ratios[low]:.2f} to {ratios[high]:.2f}",
+            "times_best": times_best, "interval": interval,
             "tail_tasks": statistics.median(tails[name][WARM_UP:]), "rounds": ROUNDS,
         })  # fmt: skip
         print(rows[-1], flush=True)

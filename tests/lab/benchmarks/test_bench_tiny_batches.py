@@ -12,7 +12,6 @@ from __future__ import annotations
 import statistics
 import time
 from dataclasses import dataclass
-from math import comb
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -21,7 +20,14 @@ import pytest
 from tests.lab.benchmarks.reader_runs import Reader, producer_of
 from tests.lab.benchmarks.report import write_report
 from tests.lab.benchmarks.tuned_spark import SHORT_WAIT
-from tests.lab.benchmarks.turns import OURS, SCALE, cluster, in_turn
+from tests.lab.benchmarks.turns import (
+    OURS,
+    SCALE,
+    cluster,
+    compare_by_rounds,
+    find_best_of_spark,
+    in_turn,
+)
 from tests.support.kafka_topics import Topic
 from tests.support.spark_tools import read_topic, wait_until
 
@@ -168,28 +174,17 @@ def test_a_tiny_batch(
     for reader in readers:
         reader.stop()
     seconds = {reader.name: reader.seconds for reader in readers}
-    ours = seconds.pop("ours")
-    best = min(seconds, key=lambda way: statistics.median(seconds[way]))
-    ratios = sorted(a / b for a, b in zip(ours, seconds[best], strict=True))
-    low, high = interval_of_median(len(ratios))
+    ours, best = seconds["ours"], find_best_of_spark(seconds)
+    times_spark, interval = compare_by_rounds(ours, seconds[best])
     found.append({
         "shape": name,
         "ours_s": statistics.median(ours),
         "spark_s": statistics.median(seconds[best]),
         "best_of_spark": best,
-        "times_spark": statistics.median(ratios),
-        "interval": f"{ratios[low]:.2f} to {ratios[high]:.2f}",
+        "times_spark": times_spark,
+        "interval": interval,
         "rounds": ROUNDS,
     })  # fmt: skip
-
-
-def interval_of_median(count: int) -> tuple[int, int]:
-    """Return the places, in sorted values, of the narrowest 95% interval of their median."""
-    low, outside = 0, 2 * 0.5**count
-    while low + 1 < count // 2 and outside + 2 * comb(count, low + 1) * 0.5**count <= 0.05:
-        low += 1
-        outside += 2 * comb(count, low) * 0.5**count
-    return low, count - 1 - low
 
 
 def _start(spark: SparkSession, servers: str, way: str, shape: Shape, folder: Path) -> Reader:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import statistics
 from dataclasses import dataclass
+from math import comb
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
@@ -92,6 +93,28 @@ def take_turns(
         for reader in readers:
             reader.stop()
     return {reader.name: reader.seconds for reader in readers}
+
+
+def find_best_of_spark(seconds: Mapping[str, list[float]]) -> str:
+    """Return the configuration of Spark's own source with the lowest median."""
+    names = [name for name in seconds if name.lower().startswith("spark")]
+    return min(names, key=lambda name: statistics.median(seconds[name]))
+
+
+def compare_by_rounds(batches: Sequence[float], others: Sequence[float]) -> tuple[float, str]:
+    """Return the median of the rounds' ratios, and its 95% interval as text."""
+    ratios = sorted(a / b for a, b in zip(batches, others, strict=True))
+    low, high = find_median_interval(len(ratios))
+    return statistics.median(ratios), f"{ratios[low]:.2f} to {ratios[high]:.2f}"
+
+
+def find_median_interval(count: int) -> tuple[int, int]:
+    """Return the indices, in sorted values, of the narrowest 95% interval of their median."""
+    low, outside = 0, 2 * 0.5**count
+    while low + 1 < count // 2 and outside + 2 * comb(count, low + 1) * 0.5**count <= 0.05:
+        low += 1
+        outside += 2 * comb(count, low) * 0.5**count
+    return low, count - 1 - low
 
 
 def rows_of(
