@@ -71,7 +71,7 @@ STEPS: tuple[Step, ...] = (
     Step("reader: 10,000 partitions", "reader", 3, "ten_thousand"),
     Step("end to end", "end_to_end", 8),
     Step("losses: balanced", "losses", 11, "balanced", by_rows=True),
-    Step("losses: few", "losses", 2, "few and not partitions", by_rows=True),
+    Step("losses: few", "losses", 2, "few:", by_rows=True),
     Step("losses: chance", "losses", 8, "chance", by_rows=True),
     Step("losses: 1:50", "losses", 10, "1:50", by_rows=True),
     Step("dynamic allocation", "dynamic_allocation", 9),

@@ -282,7 +282,7 @@ KINDS = (
     Kind("request", _serve, (), _requests, ("allocation", "racks", "times", *_JSON), 16_384),
     Kind("snapshot", _read_snapshot, (AssignorError,), _snapshots, ("racks", "allocation", *_JSON)),
     Kind("metrics", _read_metrics, (AssignorError,),
-         lambda _: [exposition("orders").encode()], ("NaN", "+Inf", "# HELP", "1e308")),
+         lambda _: [exposition("orders").encode()], ("NaN", "+Inf", "# HELP", "1e308"), 16_384),
     Kind("ui", _read_ui, (AssignorError,), _uis, ("attemptId", "status", *_JSON), 32_768),
     Kind("names", _show_name, (), _names, ("\\x1b[", "[/]", "[red]", "\\r")),
     Kind("address", _read_address, (AssignorError,), _addresses, ("http://", "%00", "@", "[::")),
