@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.table import PartitionTable
 
 #: Batches whose spread is averaged. With fewer, one stall would cut a tail off a steady stream.
-MIN_BATCHES = 5
+_MAX_BATCHES = 5
+#: Batches that decide a median of five. A tail needs as many predicted ones.
+MIN_BATCHES = 3
 
 
 def measure_spread(predicted_s: Floats, seconds: Floats, task: Ints) -> float | None:
@@ -75,9 +77,17 @@ def update_spreads(
     task = np.where(is_owner, owner, batch.slots + np.arange(len(rows)))
     seconds = np.minimum(reports.seconds[rows], 1e15)
     spread = measure_spread(predicted_s[rows], seconds, task)
-    return spreads if spread is None else (*spreads, min(spread, 10.0))[-MIN_BATCHES:]
+    return spreads if spread is None else (*spreads, min(spread, 10.0))[-_MAX_BATCHES:]
 
 
 def compute_unpredictability(spreads: Sequence[float]) -> float | None:
-    """Return the median spread of the last batches; None until enough were predicted."""
-    return median(spreads) if len(spreads) >= MIN_BATCHES else None
+    """Return the median spread of the last five batches; None until enough were predicted.
+
+    Batches that are missing count as predictable.
+
+    >>> compute_unpredictability([0.5, 0.3, 0.4]), compute_unpredictability([0.5, 0.3, 0.4, 0.6])
+    (0.3, 0.4)
+    """
+    if len(spreads) < MIN_BATCHES:
+        return None
+    return median((*spreads, *[0.0] * (_MAX_BATCHES - len(spreads))))

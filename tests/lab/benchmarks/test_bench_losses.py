@@ -13,7 +13,7 @@ same, but what a record costs is drawn anew for each partition in each batch, fr
 has fewer of them than slots. `few` are five new records in each of four partitions.
 
 The option has the shared tail (`assignor.tail=auto`, the default), and in a second row none. The
-first seven rounds are not measured, because a tail needs five predicted batches. `times_best` is
+first seven rounds are not measured, because a tail needs three predicted batches. `times_best` is
 the median of the rounds' ratios to the Spark setting with the lowest median, with its 95% interval.
 
 Where the option is slower, docs/losses.md says why.
