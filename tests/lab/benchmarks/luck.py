@@ -1,9 +1,9 @@
 """Compare plans with Spark's settings over regimes, each averaged over several draws of luck.
 
 `python -m tests.lab.benchmarks.luck GENERATOR FIRST LAST [DRAWS]` prints a JSON line per regime.
-The generator is `regret` (that of `test_bench_regret`) or `rough`, which differs in what it
-cannot predict: executors that stall, luck by piece instead of by partition, costs that drift, and
-10 ms per range. Of `rough`, seeds from 31 are kept for the last run.
+The generator is `regret`, as in `test_bench_regret`, or `rough`, which differs in what cannot be
+predicted: executors that stall, luck by piece instead of by partition, costs that drift, and 10 ms
+per range. Of `rough`, seeds from 31 are kept for the last run.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.simulator.play import WARM_UP_BATCHES, SimulatedQuery
 from streaming.simulator.results import PlayedBatch
 from streaming.simulator.scenario import Scenario, SimulatedBatch, generate_batches
 from streaming.simulator.schedule import schedule
-from tests.lab.benchmarks.test_bench_regret import regime
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,8 +42,11 @@ class Rough:
     drift: float
 
 
+_NOT_ROUGH = Rough(0.0, 0.0, 0.0, 1.0, 0.0)
+
+
 class RoughQuery(SimulatedQuery):
-    rough = Rough(0.0, 0.0, 0.0, 1.0, 0.0)
+    rough = _NOT_ROUGH
     luck = 0
 
     def play(self, batch: SimulatedBatch) -> PlayedBatch:
@@ -104,6 +107,30 @@ class RoughQuery(SimulatedQuery):
         )  # fmt: skip
 
 
+def regime(seed: int) -> Scenario:
+    rng = random.Random(seed)
+    executors, slots = rng.choice([2, 4, 8, 16]), rng.choice([(1,), (2,), (1, 2, 4)])
+    total = sum(slots[i % len(slots)] for i in range(executors))
+    cost = rng.choice([2e-5, 5e-4])
+    seconds = rng.choice([0.2, 1.0, 5.0])
+    return Scenario(
+        partitions=rng.choice([4, 16, 64, 200]),
+        executors=executors,
+        slots=slots,
+        batches=30,
+        records=int(seconds * total / cost),
+        lags=rng.choice(["uniform", "zipf", "lognormal", "one-hot", "rotating"]),
+        skew=rng.choice([0.5, 1.2]),
+        noise=rng.choice([0.1, 0.5]),
+        cost=cost,
+        cost_skew=rng.choice([1.0, 1.0, 5.0, 50.0]),
+        slow={0: rng.choice([2.0, 3.0])} if rng.random() < 0.3 else {},
+        service_noise=rng.choice([0.05, 0.2, 0.5]),
+        churn_every=rng.choice([0, 0, 10]),
+        seed=seed,
+    )
+
+
 def rough_regime(seed: int) -> tuple[Scenario, Rough]:
     rng = random.Random(f"rough {seed}")
     executors, slots = rng.choice([3, 5, 12]), rng.choice([(1,), (4,), (2, 3)])
@@ -125,21 +152,18 @@ def rough_regime(seed: int) -> tuple[Scenario, Rough]:
     return scenario, rough
 
 
-def play_regime(generator: str, seed: int, draws: int) -> dict[str, float]:
-    scenario, rough = (
-        (regime(seed), RoughQuery.rough) if generator == "regret" else rough_regime(seed)
-    )
+def play_regime(scenario: Scenario, rough: Rough = _NOT_ROUGH, draws: int = 5) -> dict[str, float]:
+    """Return the regret of each of Spark's settings and of the plans, as means over draws."""
     batches = list(generate_batches(scenario))
     slots = sum(e.slots for e in scenario.topology)
     regrets: dict[str, float] = {}
     for name in (*SPARK, *PLANS):
         total = 0.0
         for luck in range(draws):
-            is_spark = name in SPARK
-            mapping = name if is_spark else "lag-aware-sticky"
+            mapping = name if name in SPARK else LAG_AWARE_STICKY
             if name.endswith("*8"):
                 mapping = f"maxRecordsPerPartition={max(1, scenario.records // (8 * slots))}"
-            query = RoughQuery(mapping, scenario, {} if is_spark else PLANS[name])
+            query = RoughQuery(mapping, scenario, PLANS.get(name, {}))
             query.rough, query.luck = rough, luck
             played = [query.play(batch) for batch in batches][WARM_UP_BATCHES:]
             total += sum(p.seconds for p in played) / sum(p.bound_seconds for p in played) - 1
@@ -147,11 +171,16 @@ def play_regime(generator: str, seed: int, draws: int) -> dict[str, float]:
     return regrets
 
 
+def scenario_and_rough(generator: str, seed: int) -> tuple[Scenario, Rough]:
+    return (regime(seed), _NOT_ROUGH) if generator == "regret" else rough_regime(seed)
+
+
 def main() -> None:
     generator, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     draws = int(sys.argv[4]) if len(sys.argv) > 4 else 5
     for seed in range(first, last + 1):
-        print(json.dumps({"seed": seed} | play_regime(generator, seed, draws)), flush=True)
+        regrets = play_regime(*scenario_and_rough(generator, seed), draws)
+        print(json.dumps({"seed": seed} | regrets), flush=True)
 
 
 if __name__ == "__main__":

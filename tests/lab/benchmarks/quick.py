@@ -23,12 +23,13 @@ from rich.table import Table
 from assignor_bridge.assignors import ASSIGNORS
 from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.kafka.embedded import EmbeddedBroker
-from streaming.simulator.play import compare
+from streaming.simulator.play import SPARK_MAPPINGS, compare
 from streaming.simulator.scenario import Scenario
 from tests.java.oracle import KAFKA, Oracle
 from tests.lab.benchmarks import test_bench_assignors as of_assignors
 from tests.lab.benchmarks import test_bench_planner as of_planner
 from tests.lab.benchmarks import test_bench_regret as of_regret
+from tests.lab.benchmarks.luck import regime
 from tests.lab.benchmarks.report import commit, machine
 from tests.lab.benchmarks.turns import NO_WAIT, OURS, Work, cluster, take_turns
 from tests.support.kafka_topics import Topic
@@ -96,21 +97,20 @@ def assignors() -> Iterator[Line]:
 
 def simulator() -> Iterator[Line]:
     """Play two scenarios, and ten regimes of the regret's."""
-    spark = ("spark", "minPartitions", "maxRecordsPerPartition")
     for what, scenario in (
         ("Zipf 1.2, 16 partitions", Scenario(partitions=16, records=16_000, cost=0.001)),
         ("equal, 200 partitions", Scenario(partitions=200, executors=20, lags="uniform")),
     ):
-        results = {r.name: r for r in compare(scenario, (LAG_AWARE_STICKY, *spark))}
+        results = {r.name: r for r in compare(scenario, (LAG_AWARE_STICKY, *SPARK_MAPPINGS))}
         ours = [p.seconds for p in results[LAG_AWARE_STICKY].batches]
-        best = min(spark, key=lambda name: results[name].median_seconds)
+        best = min(SPARK_MAPPINGS, key=lambda name: results[name].median_seconds)
         for name in dict.fromkeys(("spark", best)):
             other = results[name].median_seconds
             yield Line.of("simulator", what, "s", ours, f"simulated {name}", other)
-    names = (LAG_AWARE_STICKY, *of_regret.SPARK)
-    played = [{r.name: r for r in compare(of_regret.regime(s), names)} for s in range(1, 11)]
+    names = (LAG_AWARE_STICKY, *SPARK_MAPPINGS)
+    played = [{r.name: r for r in compare(regime(s), names)} for s in range(1, 11)]
     ours = [of_regret.regret(results[LAG_AWARE_STICKY]) for results in played]
-    for name in of_regret.SPARK:
+    for name in SPARK_MAPPINGS:
         other = statistics.median(of_regret.regret(results[name]) for results in played)
         yield Line.of("regret", "ten regimes, median", "", ours, name, other)
 

@@ -25,10 +25,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assignor_bridge.options import LAG_AWARE_STICKY
-from streaming.simulator.play import WARM_UP_BATCHES, SimulatedQuery, compare, play
+from streaming.simulator.play import (
+    SPARK_MAPPINGS,
+    WARM_UP_BATCHES,
+    SimulatedQuery,
+    compare,
+    play,
+)
 from streaming.simulator.results import MappingResult
+from tests.lab.benchmarks.luck import regime
 from tests.lab.benchmarks.report import FOLDER, write_report
-from tests.lab.benchmarks.test_bench_regret import SPARK, causes, in_words, regime
+from tests.lab.benchmarks.test_bench_regret import causes, in_words
 from tests.lab.benchmarks.turns import SCALE
 
 if TYPE_CHECKING:
@@ -37,7 +44,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 
 SEEDS, STEPS, BATCHES = (1, 2, 3), 25, 15
-NAMES = (LAG_AWARE_STICKY, *SPARK)
+NAMES = (LAG_AWARE_STICKY, *SPARK_MAPPINGS)
 _ALIKE = {"cost_skew": 1.0, "slow": {}, "service_noise": 0.05, "churn_every": 0}
 #: What each kind of workload holds fixed; the rest is searched.
 KINDS: dict[str, dict[str, Any]] = {
@@ -81,7 +88,7 @@ def step(kind: str, given: Scenario, draw: random.Random) -> Scenario:
 
 def times(results: dict[str, MappingResult]) -> float:
     """Return the option's time over that of the best of Spark's mappings."""
-    return results[LAG_AWARE_STICKY].seconds / min(results[name].seconds for name in SPARK)
+    return results[LAG_AWARE_STICKY].seconds / min(results[name].seconds for name in SPARK_MAPPINGS)
 
 
 def played(given: Scenario) -> dict[str, MappingResult]:
@@ -115,7 +122,7 @@ def row_of(kind: str) -> dict[str, Any]:
     )  # fmt: skip
     left = {why: times(played(without)) for why, without in causes(given).items()}
     why = min(left, key=left.__getitem__)
-    best = min(SPARK, key=lambda name: results[name].seconds)
+    best = min(SPARK_MAPPINGS, key=lambda name: results[name].seconds)
     ours = results[LAG_AWARE_STICKY]
     return {
         "kind": kind,
@@ -140,12 +147,14 @@ def regimes_by_cause() -> str:
     lines = ["| most of our regret comes from | regimes | lost | our regret | Spark's best | "
              "partitions a slot |", "|---|---|---|---|---|---|"]  # fmt: skip
     for why, of_cause in sorted(groups.items(), key=lambda item: -len(item[1])):
-        lost = [row for row in of_cause if min(row[name] for name in SPARK) < row["regret"]]
+        lost = [
+            row for row in of_cause if min(row[name] for name in SPARK_MAPPINGS) < row["regret"]
+        ]
         if not lost:
             lines.append(f"| {why} | {len(of_cause)} | 0 | | | |")
             continue
         ours = statistics.median(row["regret"] for row in lost)
-        best = statistics.median(min(row[name] for name in SPARK) for row in lost)
+        best = statistics.median(min(row[name] for name in SPARK_MAPPINGS) for row in lost)
         dense = statistics.median(partitions_a_slot(row["regime"]) for row in lost)
         lines.append(
             f"| {why} | {len(of_cause)} | {len(lost)} | {ours:.1%} | {best:.1%} | {dense:.2g} |"

@@ -28,7 +28,7 @@ from uuid import uuid4
 import pytest
 
 from tests.lab.benchmarks.reader_runs import Reader
-from tests.lab.benchmarks.report import write_report
+from tests.lab.benchmarks.report import is_written, write_report
 from tests.lab.benchmarks.turns import (
     NO_WAIT,
     OURS,
@@ -65,6 +65,7 @@ CONFIGURATIONS = {
     "lag-aware-sticky": OURS,
     "lag-aware-sticky, tail=off": OURS | {"assignor.tail": "off"},
 }
+KINDS = ("stop", "busy")
 BEGIN_S, STALL_S, BEAT_S = 0.5, 2.0, 0.05
 
 
@@ -138,12 +139,20 @@ def measure(spark: SparkSession, servers: str, kind: str) -> list[dict[str, Any]
     return rows
 
 
-def test_stalls(spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path) -> None:
-    rows = [
-        row for kind in ("stop", "busy") for row in measure(spark, broker.bootstrap_servers, kind)
-    ]
-    if SCALE == 1:
+@pytest.fixture(scope="module")
+def rows() -> Iterator[list[dict[str, Any]]]:
+    """Collects the figures, and writes them if both kinds are there."""
+    collected: list[dict[str, Any]] = []
+    yield collected
+    if SCALE == 1 and is_written(len(collected) == len(KINDS) * len(CONFIGURATIONS)):
         write_report(
-            "stalls", title="Executors that stall", rows=rows, notes=__doc__ or "",
-            command="pytest -m benchmark -p no:randomly tests/lab/benchmarks/test_bench_stalls.py",
+            "stalls", title="Executors that stall", rows=collected, notes=__doc__ or "",
+            command="make bench (tests/lab/benchmarks/test_bench_stalls.py)",
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stalls(
+    spark: SparkSession, broker: EmbeddedBroker, rows: list[dict[str, Any]], kind: str
+) -> None:
+    rows += measure(spark, broker.bootstrap_servers, kind)

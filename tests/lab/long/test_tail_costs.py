@@ -1,0 +1,156 @@
+"""What the shared tail costs: tasks, files, moved heads, received bytes, and executors.
+
+A user's own append to a Delta table, of 20 batches of 8 x 100 records of 4 KB, on four executors of
+one slot. Where times are predictable, each record waits 5 ms. Where they are not, a record's wait
+is drawn anew for each partition and batch, from 1.25 to 20 ms. Spark's best setting of such rows in
+docs/losses.md is `minPartitions` with eight tasks per slot.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Producer
+
+from streaming.kafka.embedded import EmbeddedBroker
+from tests.lab.long import tail_allocation_driver
+from tests.support import drivers
+from tests.support.kafka_topics import Topic
+from tests.support.spark_tools import (
+    assert_planned,
+    read_topic,
+    start_spark,
+    wait_for_end,
+    wait_until,
+)
+from tests.support.standalone_cluster import standalone_cluster, workers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1800)]
+
+SLOTS, PARTITIONS, RECORDS, BATCHES, VALUE_BYTES = 4, 8, 100, 20, 4096
+#: A number from -2 to 2, drawn by partition and batch.
+DRAWN = f"(pmod(xxhash64(partition, offset div {RECORDS}), 401) / 100.0 - 2)"
+WAIT_MS = {"predictable": "5", "unpredictable": f"5 * pow(2, {DRAWN})"}
+OURS = {"assignor": "lag-aware-sticky"}
+WAYS = {
+    "tail": OURS,
+    "tail=off": OURS | {"assignor.tail": "off"},
+    "spark": {"minPartitions": str(8 * SLOTS)},
+}
+
+
+@pytest.fixture(scope="module")
+def racked() -> Iterator[EmbeddedBroker]:
+    """A broker in rack a: received bytes are reported only if racks are known."""
+    with EmbeddedBroker(properties={"broker.rack": "a"}) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def backlog(racked: EmbeddedBroker) -> Topic:
+    topic = Topic(racked.bootstrap_servers, f"tail-costs-{uuid4().hex[:8]}").create(PARTITIONS)
+    producer = Producer({"bootstrap.servers": topic.bootstrap_servers, "linger.ms": 50})
+    for partition in range(PARTITIONS):
+        for _ in range(BATCHES * RECORDS):
+            producer.produce(topic.name, b"v" * VALUE_BYTES, partition=partition)
+            producer.poll(0)
+    assert producer.flush(60) == 0
+    return topic
+
+
+@pytest.fixture(scope="module")
+def four_executors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    session = start_spark(
+        f"local-cluster[{SLOTS},1,1024]", tmp_path_factory.mktemp("spark"),
+        spark_executorEnv_SPARK_EXECUTOR_ATTRIBUTE_RACK="a", spark_locality_wait="3s",
+    )  # fmt: skip
+    executors = session.sparkContext._jsc.sc().getExecutorMemoryStatus
+    wait_until(lambda: executors().size() > SLOTS, "all executors", 180)
+    yield session
+    session.stop()
+
+
+def append(spark: SparkSession, topic: Topic, way: str, kind: str, folder: Path) -> dict[str, Any]:
+    """Append the topic to a table; return the sums over all batches."""
+    options = WAYS[way] | {"maxOffsetsPerTrigger": str(PARTITIONS * RECORDS)}
+    sleep = f"java_method('java.lang.Thread', 'sleep', CAST({WAIT_MS[kind]} AS BIGINT)) AS slept"
+    query = (
+        read_topic(spark, topic, options)
+        .selectExpr("partition", "offset", "length(value) AS bytes", sleep)
+        .drop("slept")
+        .writeStream.format("delta")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(folder / "table"))
+    )
+    batches = [p for p in wait_for_end(query) if p["numInputRows"]]
+    commits = sorted((folder / "table" / "_delta_log").glob("*.json"))
+    lines = [json.loads(line) for file in commits for line in file.read_text().splitlines()]
+    metrics = [batch["sources"][0]["metrics"] or {} for batch in batches]
+    figures = {"way": way, "times": kind, "batches": len(batches)}
+    figures |= {"files": sum("add" in line for line in lines)}
+    if way != "spark":
+        assert_planned(batches)
+        for name in ("tasks", "tailTasks", "movedPartitions"):
+            figures[name] = sum(int(m[f"assignor.{name}"]) for m in metrics[1:])
+        received, read = (float(metrics[-1][f"assignor.{n}Bytes"]) for n in ("received", "read"))
+        figures["received_times_read"] = round(received / read, 3)
+    print(figures, flush=True)
+    rows = spark.read.format("delta").load(str(folder / "table"))
+    assert rows.count() == rows.select("partition", "offset").distinct().count()
+    assert rows.count() == PARTITIONS * RECORDS * BATCHES
+    return figures
+
+
+def test_predictable_times_have_no_tail(
+    four_executors: SparkSession, backlog: Topic, tmp_path: Path
+) -> None:
+    tail, off = (
+        append(four_executors, backlog, way, "predictable", tmp_path / way)
+        for way in ("tail", "tail=off")
+    )
+    assert tail["batches"] == BATCHES
+    assert tail["tailTasks"] == 0
+    assert tail["movedPartitions"] == off["movedPartitions"]
+    assert tail["tasks"] == off["tasks"]
+    assert tail["files"] == off["files"]
+    assert tail["received_times_read"] <= 1.02 * off["received_times_read"]
+
+
+def test_a_tail_writes_fewer_files_than_spark_and_receives_little_twice(
+    four_executors: SparkSession, backlog: Topic, tmp_path: Path
+) -> None:
+    tail, off, spark = (
+        append(four_executors, backlog, way, "unpredictable", tmp_path / way) for way in WAYS
+    )
+    assert tail["tailTasks"] > 0
+    assert tail["movedPartitions"] == off["movedPartitions"]
+    assert tail["files"] <= spark["files"]
+    assert tail["received_times_read"] <= 1.1
+
+
+def test_a_tail_requests_no_executors(racked: EmbeddedBroker, tmp_path: Path) -> None:
+    """20 batches of unpredictable times, with dynamic allocation from one executor to four."""
+    counts = {}
+    for tail in ("auto", "off"):
+        topic = Topic(racked.bootstrap_servers, f"allocation-{uuid4().hex[:8]}")
+        with standalone_cluster(tmp_path / tail / "cluster", workers(2, 2)) as cluster:
+            arguments = (cluster.url, topic.bootstrap_servers, topic.name, tmp_path / tail, tail)
+            done = drivers.run(tail_allocation_driver, *arguments, limit_s=600)
+        lines = drivers.parse_json_lines(done)
+        [metrics] = [line["metrics"] for line in lines if "metrics" in line]
+        assert {m["assignor.fallbacks"] for m in metrics} == {"0"}
+        counts[tail] = [int(m["assignor.executors"]) for m in metrics]
+        print(tail, counts[tail], [m.get("assignor.tailTasks") for m in metrics], flush=True)
+    assert len(counts["auto"]) == len(counts["off"]) == tail_allocation_driver.BATCHES
+    assert max(counts["auto"]) == max(counts["off"])
+    assert counts["auto"][-5:] == counts["off"][-5:]
