@@ -44,7 +44,6 @@ from tests.support.processes import find_processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
