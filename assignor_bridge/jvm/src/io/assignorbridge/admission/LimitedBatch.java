@@ -61,47 +61,47 @@ public final class LimitedBatch {
   }
 
   private final long maxOffsets;
-  private final Map<TopicPartition, Long> ends;
-  private final Map<TopicPartition, OffsetRange> unreadRanges = new HashMap<>();
+  private final Map<TopicPartition, Long> endByPartition;
+  private final Map<TopicPartition, OffsetRange> unreadRangeByPartition = new HashMap<>();
 
   public LimitedBatch(Offset start, Offset latest, long maxOffsets, KafkaOffsetReader reader) {
     this.maxOffsets = maxOffsets;
-    Map<TopicPartition, Long> starts = SourceOffsets.of(start);
-    ends = SourceOffsets.of(latest);
-    List<TopicPartition> newPartitions = new ArrayList<>(ends.keySet());
-    newPartitions.removeAll(starts.keySet());
+    Map<TopicPartition, Long> startByPartition = SourceOffsets.of(start);
+    endByPartition = SourceOffsets.of(latest);
+    List<TopicPartition> newPartitions = new ArrayList<>(endByPartition.keySet());
+    newPartitions.removeAll(startByPartition.keySet());
     if (!newPartitions.isEmpty()) { // Spark reads new partitions from their beginning
-      starts.putAll(
+      startByPartition.putAll(
           SourceOffsets.of(
               reader.fetchEarliestOffsets(CollectionConverters.asScala(newPartitions).toSeq())));
     }
-    ends.forEach(
+    endByPartition.forEach(
         (p, end) -> {
-          Long startOffset = starts.get(p);
-          if (startOffset != null && startOffset < end) { // Spark itself reports lower ends
-            unreadRanges.put(p, new OffsetRange(p.topic(), p.partition(), startOffset, end));
+          Long startOffset = startByPartition.get(p);
+          if (startOffset != null && startOffset < end) { // Spark itself reports lower endByPartition
+            unreadRangeByPartition.put(p, new OffsetRange(p.topic(), p.partition(), startOffset, end));
           }
         });
   }
 
   /** Returns the unread range of each partition that has new offsets. */
   public List<OffsetRange> unreadRanges() {
-    return List.copyOf(unreadRanges.values());
+    return List.copyOf(unreadRangeByPartition.values());
   }
 
   /** Returns Spark's limit in offsets, which the planner's request contains; null if unlimited. */
-  public Long maxRecords() {
+  public Long maxOffsets() {
     return maxOffsets == Long.MAX_VALUE ? null : maxOffsets;
   }
 
   /** Returns the end; fails unless it has 1 to `maxOffsets` offsets, from each range's start. */
   public Offset verifyEnd(List<OffsetRange> admittedRanges) throws PlannerException {
-    Map<TopicPartition, Long> admittedEnds = new HashMap<>(ends);
+    Map<TopicPartition, Long> admittedEndByPartition = new HashMap<>(endByPartition);
     Set<TopicPartition> admittedPartitions = new HashSet<>();
     long offsets = 0;
     for (OffsetRange range : admittedRanges) {
       TopicPartition p = new TopicPartition(range.topic(), range.partition());
-      OffsetRange unreadRange = unreadRanges.get(p);
+      OffsetRange unreadRange = unreadRangeByPartition.get(p);
       if (unreadRange == null
           || !admittedPartitions.add(p)
           || range.start() != unreadRange.start()
@@ -112,13 +112,13 @@ public final class LimitedBatch {
                 + (unreadRange == null ? "no unread range" : "one unread range, " + unreadRange));
       }
       offsets = Math.addExact(offsets, range.end() - range.start());
-      admittedEnds.put(p, range.end());
+      admittedEndByPartition.put(p, range.end());
     }
-    if (admittedPartitions.size() < unreadRanges.size() || offsets < 1 || offsets > maxOffsets) {
+    if (admittedPartitions.size() < unreadRangeByPartition.size() || offsets < 1 || offsets > maxOffsets) {
       throw new PlannerException(
           "the planner admitted %d offsets from %d partitions; expected 1 to %d offsets from %d"
-              .formatted(offsets, admittedPartitions.size(), maxOffsets, unreadRanges.size()));
+              .formatted(offsets, admittedPartitions.size(), maxOffsets, unreadRangeByPartition.size()));
     }
-    return SourceOffsets.toOffset(admittedEnds);
+    return SourceOffsets.toOffset(admittedEndByPartition);
   }
 }

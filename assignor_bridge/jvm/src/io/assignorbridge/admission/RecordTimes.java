@@ -57,7 +57,7 @@ public final class RecordTimes implements AutoCloseable {
   private record Timestamp(long millis, boolean isExact) {}
 
   /** By partition and offset; entries below the first unread offset are removed. */
-  private final Map<TopicPartition, TreeMap<Long, Timestamp>> timestamps = new HashMap<>();
+  private final Map<TopicPartition, TreeMap<Long, Timestamp>> timestampsByPartition = new HashMap<>();
 
   private Consumer<byte[], byte[]> consumer; // null before the first use and after a failure
   private SecuredParams params; // the parameters of the consumer
@@ -69,8 +69,8 @@ public final class RecordTimes implements AutoCloseable {
 
   /** Removes partitions that the stream no longer reads. */
   public void retain(Set<TopicPartition> livePartitions) {
-    if (timestamps.size() > livePartitions.size()) {
-      timestamps.keySet().retainAll(livePartitions);
+    if (timestampsByPartition.size() > livePartitions.size()) {
+      timestampsByPartition.keySet().retainAll(livePartitions);
     }
   }
 
@@ -88,18 +88,18 @@ public final class RecordTimes implements AutoCloseable {
   public Columns.Times findTimes(List<OffsetRange> unreadRanges, long timeoutMs)
       throws PlannerException, InterruptedException {
     long nowMs = System.currentTimeMillis();
-    Map<TopicPartition, OffsetRange> rangesWithoutTime = new HashMap<>();
+    Map<TopicPartition, OffsetRange> unknownRangeByPartition = new HashMap<>();
     for (OffsetRange range : unreadRanges) {
       TreeMap<Long, Timestamp> timestampByOffset = timestampsOf(partitionOf(range));
       timestampByOffset.headMap(range.start()).clear();
       if (!timestampByOffset.containsKey(range.start())) {
-        rangesWithoutTime.put(partitionOf(range), range);
+        unknownRangeByPartition.put(partitionOf(range), range);
       }
     }
-    if (!rangesWithoutTime.isEmpty()) {
+    if (!unknownRangeByPartition.isEmpty()) {
       withConsumer(
           client -> {
-            readFirstRecords(client, rangesWithoutTime, timeoutMs);
+            readFirstRecords(client, unknownRangeByPartition, timeoutMs);
             return null;
           });
     }
@@ -168,31 +168,31 @@ public final class RecordTimes implements AutoCloseable {
   /** Reads the first record of each range and stores its timestamp. */
   private void readFirstRecords(
       Consumer<byte[], byte[]> client,
-      Map<TopicPartition, OffsetRange> ranges,
+      Map<TopicPartition, OffsetRange> rangeByPartition,
       long timeoutMs) {
     long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
-    Map<TopicPartition, OffsetRange> remainingRanges = new HashMap<>(ranges);
-    client.assign(remainingRanges.keySet());
-    remainingRanges.forEach((partition, range) -> client.seek(partition, range.start()));
-    while (!remainingRanges.isEmpty()) {
+    Map<TopicPartition, OffsetRange> remainingRangeByPartition = new HashMap<>(rangeByPartition);
+    client.assign(remainingRangeByPartition.keySet());
+    remainingRangeByPartition.forEach((partition, range) -> client.seek(partition, range.start()));
+    while (!remainingRangeByPartition.isEmpty()) {
       long remainingMs = TimeUnit.NANOSECONDS.toMillis(deadlineNanos - System.nanoTime());
       if (remainingMs < 1) {
         throw new TimeoutException(
-            "no answer for the first record of " + remainingRanges.size() + " partitions within "
+            "no answer for the first record of " + remainingRangeByPartition.size() + " partitions within "
                 + timeoutMs + " ms");
       }
       var records = client.poll(Duration.ofMillis(Math.min(MAX_POLL_MS, remainingMs)));
       for (TopicPartition partition : records.partitions()) {
         ConsumerRecord<byte[], byte[]> first = records.records(partition).get(0);
-        OffsetRange range = ranges.get(partition);
+        OffsetRange range = rangeByPartition.get(partition);
         long millis = first.offset() < range.end() ? first.timestamp() : NONE;
         timestampsOf(partition).put(range.start(), new Timestamp(millis, true));
       }
       client.pause(records.partitions());
-      remainingRanges.keySet().removeAll(records.partitions());
+      remainingRangeByPartition.keySet().removeAll(records.partitions());
       if (records.isEmpty()) {
         var timeout = Duration.ofMillis(remainingMs);
-        remainingRanges.values().removeIf(range -> storeIfWithoutRecords(client, range, timeout));
+        remainingRangeByPartition.values().removeIf(range -> storeIfWithoutRecords(client, range, timeout));
       }
     }
     client.unsubscribe();
@@ -251,7 +251,7 @@ public final class RecordTimes implements AutoCloseable {
   }
 
   private TreeMap<Long, Timestamp> timestampsOf(TopicPartition partition) {
-    return timestamps.computeIfAbsent(partition, p -> new TreeMap<>());
+    return timestampsByPartition.computeIfAbsent(partition, p -> new TreeMap<>());
   }
 
   private static TopicPartition partitionOf(OffsetRange range) {

@@ -31,7 +31,7 @@ public final class Retentions implements AutoCloseable {
   private final KafkaAdmin admin;
   private final LatestOnlyExecutor<Set<String>> requester =
       new LatestOnlyExecutor<>("assignor-retention", this::requestFromKafka);
-  private volatile Map<String, Long> retentionsMs = Map.of();
+  private volatile Map<String, Long> retentionMsByTopic = Map.of();
   private boolean hasWarned; // used on the request thread
   // Used on the stream's thread:
   private Set<String> requestedTopics = Set.of(); // topics of the last request
@@ -54,7 +54,7 @@ public final class Retentions implements AutoCloseable {
       allTopics.addAll(topics);
       request(allTopics, refreshedNanos);
     }
-    return retentionsMs;
+    return retentionMsByTopic;
   }
 
   private void request(Set<String> topics, long refreshNanos) {
@@ -70,33 +70,33 @@ public final class Retentions implements AutoCloseable {
   }
 
   private void requestFromKafka(Set<String> topics) {
-    Map<String, Long> newRetentionsMs = new HashMap<>(retentionsMs);
-    newRetentionsMs.keySet().retainAll(topics);
+    Map<String, Long> newRetentionMsByTopic = new HashMap<>(retentionMsByTopic);
+    newRetentionMsByTopic.keySet().retainAll(topics);
     try {
       List<ConfigResource> resources =
           topics.stream().map(name -> new ConfigResource(ConfigResource.Type.TOPIC, name)).toList();
       var options = new DescribeConfigsOptions().timeoutMs(REQUEST_TIMEOUT_MS);
       for (var topic : admin.open().describeConfigs(resources, options).values().entrySet()) {
-        store(topic.getKey().name(), topic.getValue(), newRetentionsMs);
+        store(topic.getKey().name(), topic.getValue(), newRetentionMsByTopic);
       }
     } catch (InterruptedException e) {
       return; // the query has ended
     } catch (RuntimeException | LinkageError e) {
       warn("any topic", e);
     }
-    retentionsMs = Map.copyOf(newRetentionsMs);
+    retentionMsByTopic = Map.copyOf(newRetentionMsByTopic);
   }
 
-  private void store(String topic, KafkaFuture<Config> answer, Map<String, Long> newRetentionsMs)
+  private void store(String topic, KafkaFuture<Config> answer, Map<String, Long> newRetentionMsByTopic)
       throws InterruptedException {
     try {
       Config config = answer.get();
       long millis = Long.parseLong(config.get(TopicConfig.RETENTION_MS_CONFIG).value());
       String policy = config.get(TopicConfig.CLEANUP_POLICY_CONFIG).value();
       if (millis < 0 || !policy.contains(TopicConfig.CLEANUP_POLICY_DELETE)) {
-        newRetentionsMs.remove(topic);
+        newRetentionMsByTopic.remove(topic);
       } else {
-        newRetentionsMs.put(topic, millis);
+        newRetentionMsByTopic.put(topic, millis);
       }
     } catch (ExecutionException e) {
       warn("topic '" + topic + "'", e.getCause());

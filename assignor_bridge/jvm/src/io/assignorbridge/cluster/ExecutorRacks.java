@@ -43,7 +43,7 @@ public final class ExecutorRacks {
   private final RackFile file; // null without assignor.rackFile
   private final String variable; // null without assignor.rack
   private final ReportAccumulator<ReportedRack> reports = new ReportAccumulator<>();
-  private final Map<String, String> reportedRacks = new HashMap<>(); // by executor id
+  private final Map<String, String> reportedRackByExecutor = new HashMap<>();
   private boolean hasWarned;
 
   ExecutorRacks(SparkContext context, String rackOption, String rackFile) throws PlannerException {
@@ -59,7 +59,7 @@ public final class ExecutorRacks {
 
   /** Stores the racks that executors reported, and reads the rack file again if it has changed. */
   void update() {
-    reports.drain().forEach(report -> reportedRacks.put(report.executor(), report.rack()));
+    reports.drain().forEach(report -> reportedRackByExecutor.put(report.executor(), report.rack()));
     if (file != null) {
       file.reloadIfChanged();
     }
@@ -67,7 +67,7 @@ public final class ExecutorRacks {
 
   /** Removes the racks of executors that are gone. */
   void retain(Set<String> liveExecutorIds) {
-    reportedRacks.keySet().retainAll(liveExecutorIds);
+    reportedRackByExecutor.keySet().retainAll(liveExecutorIds);
   }
 
   /** Returns an executor's rack, or null if it is unknown; the first failure is logged. */
@@ -89,7 +89,7 @@ public final class ExecutorRacks {
   private String findRackOrThrow(ExecutorSummary executor, String host, TaskScheduler scheduler) {
     String rack = file == null ? null : file.findRack(host);
     if (rack == null) {
-      rack = reportedRacks.get(executor.id());
+      rack = reportedRackByExecutor.get(executor.id());
     }
     if (rack == null) {
       rack = stripToNull(executor.attributes().getOrElse(ATTRIBUTE, () -> null));
@@ -157,8 +157,8 @@ public final class ExecutorRacks {
     }
 
     /** Reports the bytes that a reader in this rack received over the network, by broker id. */
-    public void addReceived(String rack, Map<Integer, Long> bytes) {
-      traffic.add(new TaskTraffic(rack, bytes));
+    public void addReceived(String rack, Map<Integer, Long> bytesByBroker) {
+      traffic.add(new TaskTraffic(rack, bytesByBroker));
     }
   }
 
@@ -223,7 +223,7 @@ public final class ExecutorRacks {
     }
 
     private Map<String, String> readRacks() throws IOException {
-      Map<String, String> newRacks = new HashMap<>();
+      Map<String, String> newRackByHost = new HashMap<>();
       List<String> lines = Files.readAllLines(file);
       for (int i = 0; i < lines.size(); i++) {
         Properties entry = new Properties();
@@ -243,13 +243,13 @@ public final class ExecutorRacks {
           if (host.startsWith("[") && !host.endsWith("]")) {
             throw new BrokenLineException(i, lines.get(i), "has a colon in the host: write it as \\:");
           }
-          String earlierRack = newRacks.putIfAbsent(host, rack);
+          String earlierRack = newRackByHost.putIfAbsent(host, rack);
           if (earlierRack != null && !earlierRack.equals(rack)) {
             throw new BrokenLineException(i, lines.get(i), "contradicts an earlier one, with rack " + earlierRack);
           }
         }
       }
-      return newRacks;
+      return newRackByHost;
     }
 
     private static final class BrokenLineException extends IOException {

@@ -48,13 +48,13 @@ final class ReplicaRacks implements AutoCloseable {
 
   /**
    * The result of a request. `sets` are distinct rack sets, `indexesByTopic` has each partition's
-   * index in `sets` (-1 if unknown), `brokerRacks` has racks by broker id, and `goneTopics` are the
+   * index in `sets` (-1 if unknown), `rackByBroker` has racks by broker id, and `goneTopics` are the
    * requested topics that do not exist.
    */
   private record Snapshot(
       List<List<String>> sets,
       Map<String, int[]> indexesByTopic,
-      Map<Integer, String> brokerRacks,
+      Map<Integer, String> rackByBroker,
       Set<String> goneTopics) {
     int indexOf(String topic, int partition) {
       int[] topicIndexes = indexesByTopic.get(topic);
@@ -75,7 +75,7 @@ final class ReplicaRacks implements AutoCloseable {
   private final CountDownLatch firstRequest = new CountDownLatch(1);
   private volatile Snapshot snapshot = new Snapshot(List.of(), Map.of(), Map.of(), Set.of());
   // Used on the request thread:
-  private final Map<String, TopicDescription> topicDescriptions = new HashMap<>();
+  private final Map<String, TopicDescription> descriptionByTopic = new HashMap<>();
   private final Set<Integer> rackAwareBrokers = new HashSet<>(); // broker ids
   private boolean hasWarned;
   private boolean hasWarnedOfSelectors;
@@ -97,8 +97,8 @@ final class ReplicaRacks implements AutoCloseable {
   }
 
   /** Returns the racks of brokers that have replicas of the stream's topics, by broker id. */
-  Map<Integer, String> brokerRacks() {
-    return snapshot.brokerRacks();
+  Map<Integer, String> rackByBroker() {
+    return snapshot.rackByBroker();
   }
 
   /** Returns the racks of each range, or null if none is known; requests missing or old racks. */
@@ -161,7 +161,7 @@ final class ReplicaRacks implements AutoCloseable {
     var options = new DescribeTopicsOptions().timeoutMs(REQUEST_TIMEOUT_MS);
     for (var topic : client.describeTopics(topicNames, options).topicNameValues().entrySet()) {
       try {
-        topicDescriptions.put(topic.getKey(), topic.getValue().get());
+        descriptionByTopic.put(topic.getKey(), topic.getValue().get());
       } catch (ExecutionException e) {
         if (e.getCause() instanceof UnknownTopicOrPartitionException) {
           goneTopics.add(topic.getKey());
@@ -170,14 +170,14 @@ final class ReplicaRacks implements AutoCloseable {
         }
       }
     }
-    topicDescriptions.keySet().removeAll(goneTopics);
+    descriptionByTopic.keySet().removeAll(goneTopics);
     return goneTopics;
   }
 
   /** Stores which leaders of the described topics let consumers read from followers. */
   private void requestSelectors(Admin client) throws InterruptedException {
     List<ConfigResource> brokers =
-        topicDescriptions.values().stream()
+        descriptionByTopic.values().stream()
             .flatMap(topic -> topic.partitions().stream())
             .map(TopicPartitionInfo::leader)
             .filter(leader -> leader != null && !leader.isEmpty())
@@ -203,10 +203,10 @@ final class ReplicaRacks implements AutoCloseable {
   }
 
   private Snapshot createSnapshot(Set<String> goneTopics) {
-    Map<List<String>, Integer> indexBySet = new LinkedHashMap<>();
+    Map<List<String>, Integer> indexByRackSet = new LinkedHashMap<>();
     Map<String, int[]> indexesByTopic = new HashMap<>();
-    Map<Integer, String> brokerRacks = new HashMap<>(snapshot.brokerRacks()); // keeps stopped brokers' racks
-    topicDescriptions.forEach(
+    Map<Integer, String> rackByBroker = new HashMap<>(snapshot.rackByBroker()); // keeps stopped brokers' racks
+    descriptionByTopic.forEach(
         (name, topic) -> {
           int[] topicIndexes =
               new int[topic.partitions().stream().mapToInt(p -> p.partition() + 1).max().orElse(0)];
@@ -214,16 +214,16 @@ final class ReplicaRacks implements AutoCloseable {
           for (TopicPartitionInfo partition : topic.partitions()) {
             partition.replicas().stream()
                 .filter(replica -> ExecutorRacks.stripToNull(replica.rack()) != null)
-                .forEach(replica -> brokerRacks.put(replica.id(), ExecutorRacks.stripToNull(replica.rack())));
+                .forEach(replica -> rackByBroker.put(replica.id(), ExecutorRacks.stripToNull(replica.rack())));
             List<String> racks = listRacks(partition);
             if (!racks.isEmpty()) {
               topicIndexes[partition.partition()] =
-                  indexBySet.computeIfAbsent(racks, r -> indexBySet.size());
+                  indexByRackSet.computeIfAbsent(racks, r -> indexByRackSet.size());
             }
           }
           indexesByTopic.put(name, topicIndexes);
         });
-    return new Snapshot(new ArrayList<>(indexBySet.keySet()), indexesByTopic, brokerRacks, goneTopics);
+    return new Snapshot(new ArrayList<>(indexByRackSet.keySet()), indexesByTopic, rackByBroker, goneTopics);
   }
 
   /** Returns the sorted racks from which the partition can be read; empty if unknown. */

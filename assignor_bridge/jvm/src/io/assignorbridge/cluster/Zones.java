@@ -18,7 +18,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The racks of a stream's executors and replicas. If no executor has a rack, Kafka gets no request
+ * The racks of a stream's executors and replicaRacks. If no executor has a rack, Kafka gets no request
  * and the planner gets no racks. After a failure, the batch is planned without replica racks.
  */
 public final class Zones implements AutoCloseable {
@@ -31,7 +31,7 @@ public final class Zones implements AutoCloseable {
   private final ExecutorRacks racks;
   private final ReportAccumulator<ExecutorRacks.TaskTraffic> traffic = new ReportAccumulator<>();
   private final CrossZoneBytes crossZoneBytes = new CrossZoneBytes();
-  private ReplicaRacks replicas; // null before an executor has a rack
+  private ReplicaRacks replicaRacks; // null before an executor has a rack
   private int planCount;
   private boolean hasLoggedRacks;
   private boolean hasLoggedAdvice;
@@ -47,7 +47,7 @@ public final class Zones implements AutoCloseable {
     context.register(traffic);
   }
 
-  public List<Executor> executors() {
+  public List<Executor> listExecutors() {
     return ExecutorList.of(context, racks);
   }
 
@@ -60,13 +60,13 @@ public final class Zones implements AutoCloseable {
   public Columns.Racks findRacks(List<Executor> executors, List<OffsetRange> ranges)
       throws InterruptedException {
     planCount++;
-    Columns.Racks replicaRacks = null;
+    Columns.Racks rangeRacks = null;
     if (executors.stream().anyMatch(e -> e.rack() != null)) {
       try {
-        if (replicas == null) {
-          replicas = new ReplicaRacks(kafka, options.reader().equals("shared"));
+        if (replicaRacks == null) {
+          replicaRacks = new ReplicaRacks(kafka, options.reader().equals("shared"));
         }
-        replicaRacks = replicas.findRacks(ranges);
+        rangeRacks = replicaRacks.findRacks(ranges);
       } catch (RuntimeException | LinkageError e) {
         if (!hasWarned) {
           LOG.warn("assignor-bridge plans without replica racks (logged once)", e);
@@ -74,8 +74,8 @@ public final class Zones implements AutoCloseable {
         }
       }
     }
-    logRacksOnce(executors, ranges.size(), replicaRacks);
-    return replicaRacks;
+    logRacksOnce(executors, ranges.size(), rangeRacks);
+    return rangeRacks;
   }
 
   /** Starts to count the bytes of the next batch, whether or not the planner plans it. */
@@ -87,7 +87,7 @@ public final class Zones implements AutoCloseable {
   /** Returns the metrics of the bytes that readers have received, in total and from other racks. */
   public Map<String, String> metrics() {
     crossZoneBytes.add(traffic.drain());
-    return crossZoneBytes.metrics(replicas == null ? Map.of() : replicas.brokerRacks());
+    return crossZoneBytes.metrics(replicaRacks == null ? Map.of() : replicaRacks.rackByBroker());
   }
 
   /** Logs the planner's advice about zones, if it has any, once. */
@@ -102,17 +102,17 @@ public final class Zones implements AutoCloseable {
   @Override
   public void close() {
     if (replicas != null) {
-      replicas.close();
+      replicaRacks.close();
     }
   }
 
   /** Logs the racks once, when executors could report theirs and Kafka could return the replicas'. */
-  private void logRacksOnce(List<Executor> executors, int rangeCount, Columns.Racks replicaRacks) {
+  private void logRacksOnce(List<Executor> executors, int rangeCount, Columns.Racks rangeRacks) {
     boolean isConfigured = options.rack() != null || options.rackFile() != null;
     if (hasLoggedRacks
         || executors.isEmpty()
-        || replicas == null && !isConfigured
-        || replicas != null && !replicas.hasFinishedFirstRequest()
+        || replicaRacks == null && !isConfigured
+        || replicas != null && !replicaRacks.hasFinishedFirstRequest()
         || options.rack() != null && planCount < MIN_PLANS_BEFORE_LOG) {
       return;
     }
@@ -127,8 +127,8 @@ public final class Zones implements AutoCloseable {
     }
     long unknownRangeCount = rangeCount;
     if (replicas != null) {
-      unknownRangeCount = replicaRacks == null ? rangeCount : replicaRacks.countUnknown();
-      List<List<String>> sets = replicaRacks == null ? List.of() : replicaRacks.sets();
+      unknownRangeCount = rangeRacks == null ? rangeCount : rangeRacks.countUnknown();
+      List<List<String>> sets = rangeRacks == null ? List.of() : rangeRacks.sets();
       summary +=
           "; " + unknownRangeCount + " of " + rangeCount
               + " partitions have no known rack; racks of the others: "
@@ -159,15 +159,15 @@ public final class Zones implements AutoCloseable {
   static final class CrossZoneBytes {
     private record Route(String readerRack, int broker) {}
 
-    private final Map<Route, Long> unlocatedBytes = new HashMap<>();
-    private final Map<Route, Long> batchBytes = new HashMap<>();
+    private final Map<Route, Long> unlocatedBytesByRoute = new HashMap<>();
+    private final Map<Route, Long> batchBytesByRoute = new HashMap<>();
     private boolean hasReaders; // whether a reader with a rack has reported
     private long receivedBytes;
     private long locatedBytes; // from brokers with a known rack
     private long crossedBytes; // from brokers in other racks
 
     void beginBatch() {
-      batchBytes.clear();
+      batchBytesByRoute.clear();
     }
 
     void add(List<ExecutorRacks.TaskTraffic> tasks) {
@@ -177,17 +177,17 @@ public final class Zones implements AutoCloseable {
                 (broker, bytes) -> {
                   hasReaders = true;
                   receivedBytes += bytes;
-                  unlocatedBytes.merge(new Route(task.rack(), broker), bytes, Long::sum);
-                  batchBytes.merge(new Route(task.rack(), broker), bytes, Long::sum);
+                  unlocatedBytesByRoute.merge(new Route(task.rack(), broker), bytes, Long::sum);
+                  batchBytesByRoute.merge(new Route(task.rack(), broker), bytes, Long::sum);
                 });
       }
     }
 
     /** Returns the metrics; empty until a reader with a rack has reported. */
     Map<String, String> metrics(Map<Integer, String> racks) {
-      locatedBytes += sum(unlocatedBytes, racks, false);
-      crossedBytes += sum(unlocatedBytes, racks, true);
-      unlocatedBytes.keySet().removeIf(route -> racks.containsKey(route.broker()));
+      locatedBytes += sum(unlocatedBytesByRoute, racks, false);
+      crossedBytes += sum(unlocatedBytesByRoute, racks, true);
+      unlocatedBytesByRoute.keySet().removeIf(route -> racks.containsKey(route.broker()));
       Map<String, String> metrics = new TreeMap<>();
       if (hasReaders) {
         metrics.put("assignor.receivedBytes", Long.toString(receivedBytes));
@@ -195,9 +195,9 @@ public final class Zones implements AutoCloseable {
       if (locatedBytes > 0) {
         metrics.put("assignor.crossZoneBytes", Long.toString(crossedBytes));
       }
-      long locatedBatchBytes = sum(batchBytes, racks, false);
+      long locatedBatchBytes = sum(batchBytesByRoute, racks, false);
       if (locatedBatchBytes > 0) {
-        double share = sum(batchBytes, racks, true) / (double) locatedBatchBytes;
+        double share = sum(batchBytesByRoute, racks, true) / (double) locatedBatchBytes;
         metrics.put("assignor.crossZoneShare", String.format(Locale.ROOT, "%.4f", share));
       }
       return metrics;

@@ -75,12 +75,12 @@ final class LastCommit {
   /** Returns false if the table may have a newer commit or checkpoint. */
   private boolean isNewest(Snapshot lastSnapshot) throws IOException {
     LogSegment segment = lastSnapshot.logSegment();
-    int interval = log.checkpointInterval(lastSnapshot.metadata());
+    int commitsPerCheckpoint = log.checkpointInterval(lastSnapshot.metadata());
     long checkpointVersion = segment.checkpointProvider().version(); // -1 without a checkpoint
     if (lastSnapshot.isCatalogOwned() // the catalog may have newer commits
         || lastSnapshot.tableCommitCoordinatorClientOpt().isDefined()
         || segment.deltas().isEmpty()
-        || lastSnapshot.version() / interval > checkpointVersion / interval
+        || lastSnapshot.version() / commitsPerCheckpoint > checkpointVersion / commitsPerCheckpoint
             && checkpoints.mayHaveNewCheckpoint()) {
       return false;
     }

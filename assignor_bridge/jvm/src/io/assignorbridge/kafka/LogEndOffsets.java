@@ -34,7 +34,7 @@ public final class LogEndOffsets implements AutoCloseable {
 
   private final KafkaAdmin admin;
   private final IsolationLevel isolation;
-  private final String query;
+  private final String queryId;
   private final String source;
   private volatile Offset latest; // the end offsets when the last batch was planned
   private volatile Offset fixedEnd; // where the query stops; used until a broker answers
@@ -44,13 +44,13 @@ public final class LogEndOffsets implements AutoCloseable {
   private boolean hasWarned;
 
   /** Takes the settings of the stream's Kafka client, without their prefix `kafka.`. */
-  public LogEndOffsets(Map<String, String> kafka, String query, String metadataPath) {
+  public LogEndOffsets(Map<String, String> kafka, String queryId, String metadataPath) {
     admin = new KafkaAdmin(kafka);
     isolation =
         "read_committed".equalsIgnoreCase(kafka.get("isolation.level"))
             ? IsolationLevel.READ_COMMITTED
             : IsolationLevel.READ_UNCOMMITTED;
-    this.query = String.valueOf(query);
+    this.queryId = String.valueOf(queryId);
     source = metadataPath.substring(metadataPath.lastIndexOf('/') + 1); // CHECKPOINT/sources/0
   }
 
@@ -58,15 +58,15 @@ public final class LogEndOffsets implements AutoCloseable {
    * Returns the end offsets of a query (null: of all queries) as JSON, by query, source, topic, and
    * partition. Waits at most `timeoutMs`; omits sources without an answer in the last two minutes.
    */
-  public static String request(String query, int timeoutMs) throws JsonProcessingException {
+  public static String request(String queryId, int timeoutMs) throws JsonProcessingException {
     long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
     Map<String, Map<String, Map<String, Map<Integer, Long>>>> endsByQuery = new TreeMap<>();
     for (LogEndOffsets stream : STREAMS) {
-      if (query == null || query.equals(stream.query)) {
+      if (queryId == null || queryId.equals(stream.queryId)) {
         stream.requestEnds((int) TimeUnit.NANOSECONDS.toMillis(deadlineNanos - System.nanoTime()));
         Map<String, Map<Integer, Long>> ends = stream.groupByTopic();
         if (!ends.isEmpty()) {
-          endsByQuery.computeIfAbsent(stream.query, q -> new TreeMap<>()).put(stream.source, ends);
+          endsByQuery.computeIfAbsent(stream.queryId, q -> new TreeMap<>()).put(stream.source, ends);
         }
       }
     }
@@ -81,7 +81,7 @@ public final class LogEndOffsets implements AutoCloseable {
       answeredNanos = System.nanoTime();
     }
     if (!STREAMS.contains(this)) {
-      STREAMS.removeIf(other -> other.admin.isEnded() && (other.isStale() || query.equals(other.query)));
+      STREAMS.removeIf(other -> other.admin.isEnded() && (other.isStale() || queryId.equals(other.queryId)));
       STREAMS.add(this);
     }
   }
@@ -143,7 +143,7 @@ public final class LogEndOffsets implements AutoCloseable {
       hasWarned = true;
       LOG.warn(
           "assignor-bridge cannot measure the lag of query {} (the query continues; logged once): {}",
-          query, admin.describe(error));
+          queryId, admin.describe(error));
     }
   }
 }

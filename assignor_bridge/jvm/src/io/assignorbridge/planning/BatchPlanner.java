@@ -224,7 +224,7 @@ public final class BatchPlanner implements AutoCloseable {
     long startedNanos = System.nanoTime();
     drainReports();
     SharedPlanner.Client planner = connect();
-    List<Executor> executors = resources.zones().executors();
+    List<Executor> executors = resources.zones().listExecutors();
     Double secondsSinceLastPlan = lastPlanNanos == 0 ? null : (startedNanos - lastPlanNanos) / 1e9;
     lastPlanNanos = startedNanos;
     Messages.PlanBatch request =
@@ -239,8 +239,8 @@ public final class BatchPlanner implements AutoCloseable {
             planner.stream(),
             countPartitions(SourceOffsets.partitionsOf(end)),
             null);
-    String answer = planner.ask(Messages.write(request), resources.options().planTimeoutMs());
-    Messages.Planned plan = Messages.read(answer, Messages.Planned.class);
+    String answer = planner.sendRequest(Messages.format(request), resources.options().planTimeoutMs());
+    Messages.Planned plan = Messages.parse(answer, Messages.Planned.class);
     InputPartition[] tasks =
         builder.build(plan.tasks().unpack(), executors, stream.name(), planCount + 1);
     if (resources.planLog() != null) {
@@ -248,7 +248,7 @@ public final class BatchPlanner implements AutoCloseable {
           .planLog()
           .append(
               context.getLocalProperty("streaming.sql.batchId"),
-              Messages.write(request.withOptions(userOptions.valuesToLog())),
+              Messages.format(request.withOptions(userOptions.valuesToLog())),
               answer,
               admission.logEntryOf(end));
     }
@@ -273,13 +273,13 @@ public final class BatchPlanner implements AutoCloseable {
     Messages.AdmitBatch request =
         new Messages.AdmitBatch(
             ExecutorList.getPlanningParallelism(context),
-            resources.zones().executors(),
+            resources.zones().listExecutors(),
             ranges,
             Columns.Reports.of(figures.reports()),
             state,
-            batch.maxRecords(),
+            batch.maxOffsets(),
             hasFixedEnd,
-            admission.lastCompleted(),
+            admission.lastCompletedBatch(),
             resources.findTimes(unreadRanges),
             resources.findRetentions(ranges.topics()),
             planner.stream());
@@ -316,9 +316,9 @@ public final class BatchPlanner implements AutoCloseable {
           stateFiles.restore(
               resources.stateVersion(),
               text -> {
-                String request = Messages.write(new Messages.Restore(text, topics));
-                String answer = planner.ask(request, timeoutMs);
-                return Messages.read(answer, Messages.Restored.class).why();
+                String request = Messages.format(new Messages.Restore(text, topics));
+                String answer = planner.sendRequest(request, timeoutMs);
+                return Messages.parse(answer, Messages.Restored.class).why();
               });
       isStateRead = true;
     }

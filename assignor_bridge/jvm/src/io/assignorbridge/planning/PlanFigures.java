@@ -17,11 +17,11 @@ final class PlanFigures {
   private static final int MAX_REASON_CHARS = 500;
 
   private final Map<String, String> planMetrics = new TreeMap<>();
-  private final Map<ReportKey, ReadReport> reports = new HashMap<>(); // since the last plan
+  private final Map<ReportKey, ReadReport> reportByKey = new HashMap<>(); // since the last plan
   private final Map<Integer, Boolean> localityHits = new HashMap<>(); // by task index
   private final Map<String, String> admissionMetrics = new TreeMap<>();
   private long planNumber;
-  private long fallbacks;
+  private long fallbackCount;
   private boolean isFallbackCounted; // in the current batch
   private long readBytes;
   private long lostOffsets;
@@ -65,7 +65,7 @@ final class PlanFigures {
 
   /** Counts at most one fallback per batch, even if both its limit and its plan failed. */
   private void countFallback() {
-    fallbacks += isFallbackCounted ? 0 : 1;
+    fallbackCount += isFallbackCounted ? 0 : 1;
     isFallbackCounted = true;
   }
 
@@ -74,7 +74,7 @@ final class PlanFigures {
     for (ReadReport r : newReports) {
       readBytes += r.bytes();
       ReportKey key = new ReportKey(r.plan(), r.task(), r.topic(), r.partition(), r.offsets());
-      if (reports.put(key, r) == null) {
+      if (reportByKey.put(key, r) == null) {
         lostOffsets += r.lostOffsets();
       }
       if (r.plan() == planNumber) {
@@ -89,13 +89,13 @@ final class PlanFigures {
 
   /** Returns the reports since the last plan. */
   List<ReadReport> reports() {
-    return new ArrayList<>(reports.values());
+    return new ArrayList<>(reportByKey.values());
   }
 
   /** Returns the reports since the last plan, and removes them. */
   List<ReadReport> takeReports() {
     List<ReadReport> takenReports = reports();
-    reports.clear();
+    reportByKey.clear();
     return takenReports;
   }
 
@@ -104,7 +104,7 @@ final class PlanFigures {
     Map<String, String> allMetrics = new TreeMap<>();
     admissionMetrics.forEach((name, value) -> allMetrics.put("assignor." + name, value));
     planMetrics.forEach((name, value) -> allMetrics.put("assignor." + name, value));
-    allMetrics.put("assignor.fallbacks", Long.toString(fallbacks));
+    allMetrics.put("assignor.fallbacks", Long.toString(fallbackCount));
     allMetrics.put("assignor.readBytes", Long.toString(readBytes));
     allMetrics.put("assignor.offsetsLost", Long.toString(lostOffsets));
     if (!localityHits.isEmpty()) {

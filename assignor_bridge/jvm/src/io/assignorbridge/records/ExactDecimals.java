@@ -50,8 +50,8 @@ public final class ExactDecimals implements UDF1<String, BigDecimal> {
       if (Math.abs((long) number.scale()) > MAX_CHARACTERS) {
         return false;
       }
-      BigDecimal shortest = number.stripTrailingZeros();
-      return shortest.scale() <= scale && shortest.precision() - shortest.scale() <= precision - scale;
+      BigDecimal shortestNumber = number.stripTrailingZeros();
+      return shortestNumber.scale() <= scale && shortestNumber.precision() - shortestNumber.scale() <= precision - scale;
     } catch (NumberFormatException e) {
       return false;
     }

@@ -82,7 +82,7 @@ public final class OrderConflicts {
     private final boolean byTimestamp;
 
     /** The newest record of each retained key hash; null if the key has a conflict. */
-    private final TreeMap<Long, Position> positions = new TreeMap<>();
+    private final TreeMap<Long, Position> positionByKeyHash = new TreeMap<>();
 
     private long tableConflicts;
     private String example = "";
@@ -92,27 +92,27 @@ public final class OrderConflicts {
     }
 
     void addRecord(long keyHash, Position position) {
-      if (positions.size() == MAX_KEYS && keyHash > positions.lastKey()) {
+      if (positionByKeyHash.size() == MAX_KEYS && keyHash > positionByKeyHash.lastKey()) {
         return;
       }
-      Position newestPosition = positions.get(keyHash);
+      Position newestPosition = positionByKeyHash.get(keyHash);
       if (newestPosition == null) {
-        if (!positions.containsKey(keyHash)) {
-          positions.put(keyHash, position);
+        if (!positionByKeyHash.containsKey(keyHash)) {
+          positionByKeyHash.put(keyHash, position);
           removeExcess();
         }
       } else if (position.contradicts(newestPosition, byTimestamp)) {
-        positions.put(keyHash, null);
+        positionByKeyHash.put(keyHash, null);
         setExample(position.partition, position.offset);
       } else if (position.isOfSamePartition(newestPosition)
           && position.offset > newestPosition.offset) {
-        positions.put(keyHash, position); // keep the newest for later comparisons
+        positionByKeyHash.put(keyHash, position); // keep the newest for later comparisons
       }
     }
 
     private void removeExcess() {
-      while (positions.size() > MAX_KEYS) {
-        positions.pollLastEntry();
+      while (positionByKeyHash.size() > MAX_KEYS) {
+        positionByKeyHash.pollLastEntry();
       }
     }
 
@@ -129,7 +129,7 @@ public final class OrderConflicts {
 
     @Override
     public boolean isZero() {
-      return positions.isEmpty() && tableConflicts == 0;
+      return positionByKeyHash.isEmpty() && tableConflicts == 0;
     }
 
     @Override
@@ -141,7 +141,7 @@ public final class OrderConflicts {
 
     @Override
     public void reset() {
-      positions.clear();
+      positionByKeyHash.clear();
       tableConflicts = 0;
       example = "";
     }
@@ -158,11 +158,11 @@ public final class OrderConflicts {
       if (example.isEmpty()) {
         example = otherCounter.example;
       }
-      for (Map.Entry<Long, Position> entry : otherCounter.positions.entrySet()) {
+      for (Map.Entry<Long, Position> entry : otherCounter.positionByKeyHash.entrySet()) {
         if (entry.getValue() != null) {
           addRecord(entry.getKey(), entry.getValue());
         } else {
-          positions.put(entry.getKey(), null);
+          positionByKeyHash.put(entry.getKey(), null);
           removeExcess();
         }
       }
@@ -170,7 +170,7 @@ public final class OrderConflicts {
 
     @Override
     public Long value() {
-      return tableConflicts + positions.values().stream().filter(position -> position == null).count();
+      return tableConflicts + positionByKeyHash.values().stream().filter(position -> position == null).count();
     }
   }
 }

@@ -119,11 +119,11 @@ public record AssignorOptions(
     return "AssignorOptions" + valuesToLog();
   }
 
-  /** Returns the options for logs, with the secrets of custom assignors masked. */
+  /** Returns the options for logs, with the secrets of custom assignors maskedValues. */
   public Map<String, String> valuesToLog() {
-    Map<String, String> masked = new TreeMap<>(values);
-    masked.replaceAll((key, value) -> isSecret(key) ? "***" : value);
-    return masked;
+    Map<String, String> maskedValues = new TreeMap<>(values);
+    maskedValues.replaceAll((key, value) -> isSecret(key) ? "***" : value);
+    return maskedValues;
   }
 
   private static boolean isSecret(String key) {

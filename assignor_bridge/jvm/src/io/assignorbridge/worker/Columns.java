@@ -154,9 +154,9 @@ public final class Columns {
       ByteBuffer starts = wrap(start);
       ByteBuffer ends = wrap(end);
       ByteBuffer secondsOfTails = wrap(tailSeconds);
-      ByteBuffer executorCounts = wrap(tailExecutors);
+      ByteBuffer tailExecutorCounts = wrap(tailExecutors);
       ByteBuffer tailExecutorIndexes = wrap(tailExecutor);
-      int heads = ranges.length / Integer.BYTES - tailSeconds.length / Double.BYTES;
+      int headCount = ranges.length / Integer.BYTES - tailSeconds.length / Double.BYTES;
       List<Task> tasks = new ArrayList<>(rangeCounts.remaining() / Integer.BYTES);
       try {
         while (rangeCounts.hasRemaining()) {
@@ -172,9 +172,9 @@ public final class Columns {
           }
           int executorIndex = executorIndexes.getInt();
           Tail tail = null;
-          if (tasks.size() >= heads) {
+          if (tasks.size() >= headCount) {
             List<String> tailExecutorIds = new ArrayList<>();
-            for (int i = executorCounts.getInt(); i > 0; i--) {
+            for (int i = tailExecutorCounts.getInt(); i > 0; i--) {
               tailExecutorIds.add(executors.get(tailExecutorIndexes.getInt()));
             }
             tail = new Tail(secondsOfTails.getDouble(), tailExecutorIds);

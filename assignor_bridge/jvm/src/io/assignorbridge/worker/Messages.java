@@ -164,7 +164,7 @@ public final class Messages {
 
   private Messages() {}
 
-  public static String write(Object message) throws PlannerException {
+  public static String format(Object message) throws PlannerException {
     try {
       return JSON.writeValueAsString(message);
     } catch (JsonProcessingException e) {
@@ -173,7 +173,7 @@ public final class Messages {
   }
 
   /** Parses an answer of the expected type; throws the planner's error if the request failed. */
-  public static <A extends Answer> A read(String line, Class<A> expected) throws PlannerException {
+  public static <A extends Answer> A parse(String line, Class<A> expected) throws PlannerException {
     Answer answer;
     try {
       answer = JSON.readValue(line, Answer.class);

@@ -18,7 +18,7 @@ import java.util.regex.Pattern;
 
 /**
  * The planner's Python process, which handles one request line at a time. It ends when its standard
- * input closes, so it cannot outlive this JVM. If {@link #ask} gets no answer, it closes this
+ * input closes, so it cannot outlive this JVM. If {@link #sendRequest} gets no answer, it closes this
  * process, so that a late answer cannot be mistaken for the next one.
  */
 final class PlannerProcess implements AutoCloseable {
@@ -54,7 +54,7 @@ final class PlannerProcess implements AutoCloseable {
   }
 
   /** Sends a stream's request and returns the answer; fails after the time limit. */
-  String ask(int stream, String request, long timeoutMs)
+  String sendRequest(int stream, String request, long timeoutMs)
       throws PlannerException, InterruptedException {
     long number = ++requestCount; // the answer begins with the same number
     Future<String> answer = io.submit(() -> exchange(number, stream + " " + request));

@@ -76,10 +76,10 @@ public final class SharedPlanner {
     }
 
     /** Sends a request and returns the answer; first sends the options if the process lacks them. */
-    public String ask(String request, long timeoutMs) throws PlannerException, InterruptedException {
+    public String sendRequest(String request, long timeoutMs) throws PlannerException, InterruptedException {
       takeTurn();
       try {
-        return planner.prepareProcess(this).ask(stream, request, timeoutMs);
+        return planner.prepareProcess(this).sendRequest(stream, request, timeoutMs);
       } finally {
         planner.turn.unlock();
       }
@@ -134,12 +134,12 @@ public final class SharedPlanner {
       process = currentProcess;
     }
     for (Integer stream = endedStreams.poll(); stream != null; stream = endedStreams.poll()) {
-      currentProcess.ask(stream, Messages.write(new Messages.EndStream()), START_TIMEOUT_MS);
+      currentProcess.sendRequest(stream, Messages.format(new Messages.EndStream()), START_TIMEOUT_MS);
     }
     if (client.initializedProcess != currentProcess) {
-      String request = Messages.write(new Messages.Validate(client.options.values()));
-      String answer = currentProcess.ask(client.stream, request, START_TIMEOUT_MS);
-      client.validated = Messages.read(answer, Messages.Validated.class);
+      String request = Messages.format(new Messages.Validate(client.options.values()));
+      String answer = currentProcess.sendRequest(client.stream, request, START_TIMEOUT_MS);
+      client.validated = Messages.parse(answer, Messages.Validated.class);
       client.initializedProcess = currentProcess;
     }
     return currentProcess;
