@@ -46,13 +46,13 @@ public final class GuardedBroker {
   private static boolean lock(Path lockFile) {
     try {
       folderLock =
-          FileChannel.open(file, StandardOpenOption.CREATE, StandardOpenOption.WRITE).tryLock();
+          FileChannel.open(lockFile, StandardOpenOption.CREATE, StandardOpenOption.WRITE).tryLock();
       if (folderLock == null) {
-        System.out.println("another broker is using the folder of " + file);
+        System.out.println("another broker is using the folder of " + lockFile);
       }
       return folderLock != null;
     } catch (IOException error) {
-      System.out.println(file + " cannot be locked: " + error);
+      System.out.println(lockFile + " cannot be locked: " + error);
       return false;
     }
   }

@@ -83,7 +83,8 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
         (topic, topicPartitions) ->
             assignInRounds(topicPartitions, subscribersByTopic.get(topic), lags, partitionsByMember));
     Map<String, Assignment> assignments = new HashMap<>();
-    partitionsByMember.forEach((member, own) -> assignments.put(member, new Assignment(sort(own))));
+    partitionsByMember.forEach(
+        (m, memberPartitions) -> assignments.put(m, new Assignment(sort(memberPartitions))));
     return new GroupAssignment(assignments);
   }
 
@@ -113,7 +114,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
     }
   }
 
-  /** Returns lags, at least 0; omits partitions whose lag is unknown or that start at the end. */
+  /** Returns lags, at least 0; omits unknown lags, and those that {@link #startsAtEnd} makes 0. */
   protected Map<TopicPartition, Long> fetchLags(Collection<TopicPartition> partitions) {
     long timeoutMs = timeoutMs();
     long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
@@ -181,7 +182,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
   /** Returns the consumer settings that an admin client accepts, with the time limit for lags. */
   private Map<String, Object> toAdminSettings(long timeoutMs) {
     Map<String, Object> adminSettings = new HashMap<>(settings);
-    // The client exists only for one look-up, which is too short to report metrics.
+    // The client exists only for one assignment, which is too short to report metrics.
     adminSettings.put(AdminClientConfig.METRIC_REPORTER_CLASSES_CONFIG, List.of());
     adminSettings.put("auto.include.jmx.reporter", false); // until Kafka 3.9
     adminSettings.put("enable.metrics.push", false); // since Kafka 3.7
@@ -197,7 +198,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
     if (!hasWarned) {
       hasWarned = true;
       LOG.warn(
-          "the lags of group {} could not be fetched within {} ms ({}): unknown lags count as 0",
+          "some lags of group {} were not fetched within {} ms and count as 0 (logged once): {}",
           settings.get(ConsumerConfig.GROUP_ID_CONFIG),
           timeoutMs(),
           String.valueOf(error instanceof ExecutionException ? error.getCause() : error));

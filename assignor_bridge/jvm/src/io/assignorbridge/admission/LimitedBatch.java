@@ -29,7 +29,7 @@ public final class LimitedBatch {
     }
   }
 
-  /** Spark's limits: `min` decides whether there is a batch; `max` is `maxOffsets` as a limit. */
+  /** `min` decides whether there is a batch; `max` is `maxOffsets` (MAX_VALUE if unlimited). */
   public record Limits(ReadLimit min, ReadLimit max, long maxOffsets) {
     public static Limits of(ReadLimit limit) {
       ReadLimit min = ReadLimit.allAvailable();
@@ -44,7 +44,7 @@ public final class LimitedBatch {
       return new Limits(min, ReadLimit.maxRows(maxOffsets), maxOffsets);
     }
 
-    /** Adds a marker if there is no maximum, because Spark requests all records without a limit. */
+    /** Adds a marker if there is no maximum; without any limit, Spark would read all records. */
     public static ReadLimit addAssignorLimit(ReadLimit limit) {
       Limits limits = of(limit);
       ReadLimit max = limits.maxOffsets < Long.MAX_VALUE ? limits.max : new AssignorLimit();
@@ -78,8 +78,9 @@ public final class LimitedBatch {
     endByPartition.forEach(
         (p, end) -> {
           Long startOffset = startByPartition.get(p);
-          if (startOffset != null && startOffset < end) { // Spark itself reports lower endByPartition
-            unreadRangeByPartition.put(p, new OffsetRange(p.topic(), p.partition(), startOffset, end));
+          if (startOffset != null && startOffset < end) { // Spark itself reports lower ends
+            var range = new OffsetRange(p.topic(), p.partition(), startOffset, end);
+            unreadRangeByPartition.put(p, range);
           }
         });
   }
@@ -89,12 +90,15 @@ public final class LimitedBatch {
     return List.copyOf(unreadRangeByPartition.values());
   }
 
-  /** Returns Spark's limit in offsets, which the planner's request contains; null if unlimited. */
+  /** Returns Spark's limit in offsets for the planner's request; null if unlimited. */
   public Long maxOffsets() {
     return maxOffsets == Long.MAX_VALUE ? null : maxOffsets;
   }
 
-  /** Returns the end; fails unless it has 1 to `maxOffsets` offsets, from each range's start. */
+  /**
+   * Returns the batch's end. Fails unless the planner admitted one part of each unread range, from
+   * its start (the part may be empty), and 1 to `maxOffsets` offsets in all.
+   */
   public Offset verifyEnd(List<OffsetRange> admittedRanges) throws PlannerException {
     Map<TopicPartition, Long> admittedEndByPartition = new HashMap<>(endByPartition);
     Set<TopicPartition> admittedPartitions = new HashSet<>();
@@ -108,16 +112,17 @@ public final class LimitedBatch {
           || range.end() < unreadRange.start()
           || range.end() > unreadRange.end()) {
         throw new PlannerException(
-            "the planner admitted " + range + "; its partition has "
-                + (unreadRange == null ? "no unread range" : "one unread range, " + unreadRange));
+            "the planner admitted %s; expected one part of %s, from its start"
+                .formatted(range, unreadRange == null ? "an unread range" : unreadRange));
       }
       offsets = Math.addExact(offsets, range.end() - range.start());
       admittedEndByPartition.put(p, range.end());
     }
-    if (admittedPartitions.size() < unreadRangeByPartition.size() || offsets < 1 || offsets > maxOffsets) {
+    int unreadRangeCount = unreadRangeByPartition.size();
+    if (admittedPartitions.size() < unreadRangeCount || offsets < 1 || offsets > maxOffsets) {
       throw new PlannerException(
           "the planner admitted %d offsets from %d partitions; expected 1 to %d offsets from %d"
-              .formatted(offsets, admittedPartitions.size(), maxOffsets, unreadRangeByPartition.size()));
+              .formatted(offsets, admittedPartitions.size(), maxOffsets, unreadRangeCount));
     }
     return SourceOffsets.toOffset(admittedEndByPartition);
   }

@@ -35,7 +35,7 @@ import org.slf4j.LoggerFactory;
  * offset. Only the stream's thread uses this class.
  */
 public final class RecordTimes implements AutoCloseable {
-  /** Thrown if Kafka returned no timestamps; the planner's memory is unchanged and need not be reset. */
+  /** Thrown if Kafka returned no timestamps, which leaves the planner's memory unchanged. */
   public static final class NoTimesException extends PlannerException {
     private static final long serialVersionUID = 1L;
 
@@ -57,7 +57,7 @@ public final class RecordTimes implements AutoCloseable {
   private record Timestamp(long millis, boolean isExact) {}
 
   /** By partition and offset; entries below the first unread offset are removed. */
-  private final Map<TopicPartition, TreeMap<Long, Timestamp>> timestampsByPartition = new HashMap<>();
+  private final Map<TopicPartition, TreeMap<Long, Timestamp>> timesByPartition = new HashMap<>();
 
   private Consumer<byte[], byte[]> consumer; // null before the first use and after a failure
   private SecuredParams params; // the parameters of the consumer
@@ -69,8 +69,8 @@ public final class RecordTimes implements AutoCloseable {
 
   /** Removes partitions that the stream no longer reads. */
   public void retain(Set<TopicPartition> livePartitions) {
-    if (timestampsByPartition.size() > livePartitions.size()) {
-      timestampsByPartition.keySet().retainAll(livePartitions);
+    if (timesByPartition.size() > livePartitions.size()) {
+      timesByPartition.keySet().retainAll(livePartitions);
     }
   }
 
@@ -84,7 +84,7 @@ public final class RecordTimes implements AutoCloseable {
     }
   }
 
-  /** Returns each range's first timestamp (-1 without records); requests it if none is stored. */
+  /** Returns each range's first timestamp (-1 if it has none); requests those not yet stored. */
   public Columns.Times findTimes(List<OffsetRange> unreadRanges, long timeoutMs)
       throws PlannerException, InterruptedException {
     long nowMs = System.currentTimeMillis();
@@ -107,8 +107,8 @@ public final class RecordTimes implements AutoCloseable {
   }
 
   /**
-   * Looks up each partition's first offset at or after `millis`. Returns these offsets, the number
-   * of look-ups for the batch including this one, and the timestamps.
+   * Looks up each partition's first offset with a timestamp of at least `millis`, or -1. Returns
+   * these offsets, `lookUpCount` (for this batch, including this one), and the ranges' timestamps.
    */
   public Columns.Times lookUp(
       int lookUpCount, long millis, List<OffsetRange> unreadRanges, long timeoutMs)
@@ -165,7 +165,7 @@ public final class RecordTimes implements AutoCloseable {
     }
   }
 
-  /** Reads the first record of each range and stores its timestamp. */
+  /** Stores the timestamp of each range's first record, or NONE if the range has no records. */
   private void readFirstRecords(
       Consumer<byte[], byte[]> client,
       Map<TopicPartition, OffsetRange> rangeByPartition,
@@ -178,8 +178,8 @@ public final class RecordTimes implements AutoCloseable {
       long remainingMs = TimeUnit.NANOSECONDS.toMillis(deadlineNanos - System.nanoTime());
       if (remainingMs < 1) {
         throw new TimeoutException(
-            "no answer for the first record of " + remainingRangeByPartition.size() + " partitions within "
-                + timeoutMs + " ms");
+            "no answer for the first record of " + remainingRangeByPartition.size()
+                + " of " + rangeByPartition.size() + " partitions within " + timeoutMs + " ms");
       }
       var records = client.poll(Duration.ofMillis(Math.min(MAX_POLL_MS, remainingMs)));
       for (TopicPartition partition : records.partitions()) {
@@ -192,7 +192,7 @@ public final class RecordTimes implements AutoCloseable {
       remainingRangeByPartition.keySet().removeAll(records.partitions());
       if (records.isEmpty()) {
         var timeout = Duration.ofMillis(remainingMs);
-        remainingRangeByPartition.values().removeIf(range -> storeIfWithoutRecords(client, range, timeout));
+        remainingRangeByPartition.values().removeIf(r -> storeIfWithoutRecords(client, r, timeout));
       }
     }
     client.unsubscribe();
@@ -223,7 +223,7 @@ public final class RecordTimes implements AutoCloseable {
     }
   }
 
-  /** Returns the consumer; opens it if necessary, also after Spark has renewed its token. */
+  /** Returns the consumer; opens one if there is none or Spark has a newer delegation token. */
   private Consumer<byte[], byte[]> open() {
     if (consumer != null && params.isOutdated()) {
       close();
@@ -251,7 +251,7 @@ public final class RecordTimes implements AutoCloseable {
   }
 
   private TreeMap<Long, Timestamp> timestampsOf(TopicPartition partition) {
-    return timestampsByPartition.computeIfAbsent(partition, p -> new TreeMap<>());
+    return timesByPartition.computeIfAbsent(partition, p -> new TreeMap<>());
   }
 
   private static TopicPartition partitionOf(OffsetRange range) {

@@ -42,7 +42,7 @@ public final class Retentions implements AutoCloseable {
     admin = new KafkaAdmin(kafka);
   }
 
-  /** Returns the known retentions in milliseconds, by topic; requests missing or old ones. */
+  /** Returns the known retentions in ms, by topic (maybe of others, too); requests missing ones. */
   public Map<String, Long> findRetentions(Collection<String> topics) {
     long nowNanos = System.nanoTime();
     seenTopics.addAll(topics);
@@ -87,7 +87,8 @@ public final class Retentions implements AutoCloseable {
     retentionMsByTopic = Map.copyOf(newRetentionMsByTopic);
   }
 
-  private void store(String topic, KafkaFuture<Config> answer, Map<String, Long> newRetentionMsByTopic)
+  private void store(
+      String topic, KafkaFuture<Config> answer, Map<String, Long> newRetentionMsByTopic)
       throws InterruptedException {
     try {
       Config config = answer.get();
@@ -107,8 +108,8 @@ public final class Retentions implements AutoCloseable {
     if (!hasWarned && !admin.isEnded()) {
       String advice = " (the query's user needs DescribeConfigs on this topic)";
       LOG.warn(
-          "assignor-bridge could not read the retention of {}; until it is known, assignor.fairness="
-              + "deadline assumes that these records do not expire soon (logged once): {}{}",
+          "assignor-bridge could not read the retention of {}; assignor.fairness=deadline uses the"
+              + " last known one, or assumes that records do not expire soon (logged once): {}{}",
           topics,
           admin.describe(error),
           error instanceof TopicAuthorizationException ? advice : "");

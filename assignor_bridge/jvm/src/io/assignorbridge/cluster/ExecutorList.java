@@ -22,7 +22,7 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class ExecutorList {
   private ExecutorList() {}
 
-  /** Updates the racks; returns the active executors with slots and racks; none in local mode. */
+  /** Updates the racks; returns the active executors that have slots (none in local mode). */
   static List<Executor> of(SparkContext context, ExecutorRacks racks) {
     List<Executor> executors = new ArrayList<>();
     racks.update();

@@ -143,7 +143,7 @@ public final class ExecutorRacks {
       executors.forEach(e -> rackByExecutor.put(e.id(), e.rack()));
     }
 
-    /** Returns the executor's rack, or null; reports that of `variable` if the driver lacks it. */
+    /** Returns the executor's rack, or null; reports that in `variable` if the driver's differs. */
     public String findRack(String executor) {
       String driverRack = rackByExecutor.get(executor);
       String variableRack = variable == null ? null : stripToNull(System.getenv(variable));
@@ -195,7 +195,7 @@ public final class ExecutorRacks {
       return rackByHost.get(host);
     }
 
-    /** Reads the file again if it has changed; on failure, warns once and keeps the racks. */
+    /** Reads the file again if it has changed; on failure, keeps the racks, and warns if new. */
     void reloadIfChanged() {
       try {
         FileTime modifiedTime = Files.getLastModifiedTime(file);
@@ -206,7 +206,7 @@ public final class ExecutorRacks {
         }
       } catch (IOException e) {
         String problem = describe(e);
-        if (!problem.equals(lastProblem)) { // the file may be half written
+        if (!problem.equals(lastProblem)) { // the file may be half written, and is read again
           LOG.warn("assignor-bridge keeps the previous racks (the query continues): {}", problem);
         }
         lastProblem = problem;
@@ -229,8 +229,8 @@ public final class ExecutorRacks {
         Properties entry = new Properties();
         try {
           entry.load(new StringReader(lines.get(i)));
-        } catch (IllegalArgumentException e) { // such as a malformed \\u escape
-          throw new BrokenLineException(i, lines.get(i), "is broken");
+        } catch (IllegalArgumentException e) {
+          throw new BrokenLineException(i, lines.get(i), "has a malformed Unicode escape");
         }
         for (String host : entry.stringPropertyNames()) { // none in an empty line or a comment
           String rack = entry.getProperty(host).strip();

@@ -48,8 +48,7 @@ final class ReplicaRacks implements AutoCloseable {
 
   /**
    * The result of a request. `sets` are distinct rack sets, `indexesByTopic` has each partition's
-   * index in `sets` (-1 if unknown), `rackByBroker` has racks by broker id, and `goneTopics` are the
-   * requested topics that do not exist.
+   * index in `sets` (-1 if unknown), and `goneTopics` are requested topics that do not exist.
    */
   private record Snapshot(
       List<List<String>> sets,
@@ -174,7 +173,7 @@ final class ReplicaRacks implements AutoCloseable {
     return goneTopics;
   }
 
-  /** Stores which leaders of the described topics let consumers read from followers. */
+  /** Stores which leaders let consumers read from followers; a failure keeps the last result. */
   private void requestSelectors(Admin client) throws InterruptedException {
     List<ConfigResource> brokers =
         descriptionByTopic.values().stream()
@@ -205,7 +204,7 @@ final class ReplicaRacks implements AutoCloseable {
   private Snapshot createSnapshot(Set<String> goneTopics) {
     Map<List<String>, Integer> indexByRackSet = new LinkedHashMap<>();
     Map<String, int[]> indexesByTopic = new HashMap<>();
-    Map<Integer, String> rackByBroker = new HashMap<>(snapshot.rackByBroker()); // keeps stopped brokers' racks
+    Map<Integer, String> rackByBroker = new HashMap<>(snapshot.rackByBroker()); // also if stopped
     descriptionByTopic.forEach(
         (name, topic) -> {
           int[] topicIndexes =
@@ -214,7 +213,7 @@ final class ReplicaRacks implements AutoCloseable {
           for (TopicPartitionInfo partition : topic.partitions()) {
             partition.replicas().stream()
                 .filter(replica -> ExecutorRacks.stripToNull(replica.rack()) != null)
-                .forEach(replica -> rackByBroker.put(replica.id(), ExecutorRacks.stripToNull(replica.rack())));
+                .forEach(r -> rackByBroker.put(r.id(), ExecutorRacks.stripToNull(r.rack())));
             List<String> racks = listRacks(partition);
             if (!racks.isEmpty()) {
               topicIndexes[partition.partition()] =
@@ -223,7 +222,8 @@ final class ReplicaRacks implements AutoCloseable {
           }
           indexesByTopic.put(name, topicIndexes);
         });
-    return new Snapshot(new ArrayList<>(indexByRackSet.keySet()), indexesByTopic, rackByBroker, goneTopics);
+    List<List<String>> rackSets = new ArrayList<>(indexByRackSet.keySet());
+    return new Snapshot(rackSets, indexesByTopic, rackByBroker, goneTopics);
   }
 
   /** Returns the sorted racks from which the partition can be read; empty if unknown. */
@@ -255,8 +255,8 @@ final class ReplicaRacks implements AutoCloseable {
   private void warn(String topics, Throwable error) {
     if (!hasWarned && !admin.isEnded()) {
       LOG.warn(
-          "assignor-bridge could not request the replica racks of {}; until they are known,"
-              + " the replicas count as near to all executors (logged once): {}",
+          "assignor-bridge could not request the replica racks of {}; it uses the last known ones,"
+              + " or treats the replicas as near to all executors (logged once): {}",
           topics, admin.describe(error));
       hasWarned = true;
     }
@@ -266,8 +266,8 @@ final class ReplicaRacks implements AutoCloseable {
     if (!hasWarnedOfSelectors && !admin.isEnded()) {
       String advice = " (the query's user needs DescribeConfigs on the Cluster)";
       LOG.warn(
-          "assignor-bridge could not check whether consumers can read from followers; until it can,"
-              + " it plans zones by leader racks (logged once): {}{}",
+          "assignor-bridge could not check whether consumers can read from followers; it plans by"
+              + " leader racks if a broker was never checked (logged once): {}{}",
           admin.describe(error),
           error instanceof AuthorizationException ? advice : "");
       hasWarnedOfSelectors = true;

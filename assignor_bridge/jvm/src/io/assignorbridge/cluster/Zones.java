@@ -18,7 +18,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The racks of a stream's executors and replicaRacks. If no executor has a rack, Kafka gets no request
+ * The racks of a stream's executors and replicas. If no executor has a rack, Kafka gets no request
  * and the planner gets no racks. After a failure, the batch is planned without replica racks.
  */
 public final class Zones implements AutoCloseable {
@@ -28,7 +28,7 @@ public final class Zones implements AutoCloseable {
   private final SparkContext context;
   private final Map<String, String> kafka;
   private final Messages.EffectiveOptions options;
-  private final ExecutorRacks racks;
+  private final ExecutorRacks executorRacks;
   private final ReportAccumulator<ExecutorRacks.TaskTraffic> traffic = new ReportAccumulator<>();
   private final CrossZoneBytes crossZoneBytes = new CrossZoneBytes();
   private ReplicaRacks replicaRacks; // null before an executor has a rack
@@ -43,17 +43,16 @@ public final class Zones implements AutoCloseable {
     this.context = context;
     this.options = options;
     this.kafka = kafka;
-    racks = new ExecutorRacks(context, options.rack(), options.rackFile());
+    executorRacks = new ExecutorRacks(context, options.rack(), options.rackFile());
     context.register(traffic);
   }
 
   public List<Executor> listExecutors() {
-    return ExecutorList.of(context, racks);
+    return ExecutorList.of(context, executorRacks);
   }
 
-  /** Returns the racks in the form that is sent to the readers. */
   public ExecutorRacks.ReaderRacks toReaderRacks(List<Executor> executors) {
-    return racks.toReaderRacks(executors, traffic);
+    return executorRacks.toReaderRacks(executors, traffic);
   }
 
   /** Returns the racks from which each range can be read, or null if unknown; call once per plan. */
@@ -69,7 +68,7 @@ public final class Zones implements AutoCloseable {
         rangeRacks = replicaRacks.findRacks(ranges);
       } catch (RuntimeException | LinkageError e) {
         if (!hasWarned) {
-          LOG.warn("assignor-bridge plans without replica racks (logged once)", e);
+          LOG.warn("assignor-bridge plans without replica racks after this error (logged once)", e);
           hasWarned = true;
         }
       }
@@ -101,7 +100,7 @@ public final class Zones implements AutoCloseable {
 
   @Override
   public void close() {
-    if (replicas != null) {
+    if (replicaRacks != null) {
       replicaRacks.close();
     }
   }
@@ -112,7 +111,7 @@ public final class Zones implements AutoCloseable {
     if (hasLoggedRacks
         || executors.isEmpty()
         || replicaRacks == null && !isConfigured
-        || replicas != null && !replicaRacks.hasFinishedFirstRequest()
+        || replicaRacks != null && !replicaRacks.hasFinishedFirstRequest()
         || options.rack() != null && planCount < MIN_PLANS_BEFORE_LOG) {
       return;
     }
@@ -126,7 +125,7 @@ public final class Zones implements AutoCloseable {
       summary += " (set them with SPARK_EXECUTOR_ATTRIBUTE_RACK, assignor.rack, or assignor.rackFile)";
     }
     long unknownRangeCount = rangeCount;
-    if (replicas != null) {
+    if (replicaRacks != null) {
       unknownRangeCount = rangeRacks == null ? rangeCount : rangeRacks.countUnknown();
       List<List<String>> sets = rangeRacks == null ? List.of() : rangeRacks.sets();
       summary +=
@@ -134,7 +133,7 @@ public final class Zones implements AutoCloseable {
               + " partitions have no known rack; racks of the others: "
               + joinDistinct(sets.stream().flatMap(List::stream).toList());
       if (unknownRangeCount > 0) {
-        summary += " (set broker.rack on the Kafka brokers)";
+        summary += " (set broker.rack on the Kafka brokers that have none)";
       }
     }
     String text =
@@ -184,10 +183,10 @@ public final class Zones implements AutoCloseable {
     }
 
     /** Returns the metrics; empty until a reader with a rack has reported. */
-    Map<String, String> metrics(Map<Integer, String> racks) {
-      locatedBytes += sum(unlocatedBytesByRoute, racks, false);
-      crossedBytes += sum(unlocatedBytesByRoute, racks, true);
-      unlocatedBytesByRoute.keySet().removeIf(route -> racks.containsKey(route.broker()));
+    Map<String, String> metrics(Map<Integer, String> rackByBroker) {
+      locatedBytes += sum(unlocatedBytesByRoute, rackByBroker, false);
+      crossedBytes += sum(unlocatedBytesByRoute, rackByBroker, true);
+      unlocatedBytesByRoute.keySet().removeIf(route -> rackByBroker.containsKey(route.broker()));
       Map<String, String> metrics = new TreeMap<>();
       if (hasReaders) {
         metrics.put("assignor.receivedBytes", Long.toString(receivedBytes));
@@ -195,20 +194,21 @@ public final class Zones implements AutoCloseable {
       if (locatedBytes > 0) {
         metrics.put("assignor.crossZoneBytes", Long.toString(crossedBytes));
       }
-      long locatedBatchBytes = sum(batchBytesByRoute, racks, false);
+      long locatedBatchBytes = sum(batchBytesByRoute, rackByBroker, false);
       if (locatedBatchBytes > 0) {
-        double share = sum(batchBytesByRoute, racks, true) / (double) locatedBatchBytes;
+        double share = sum(batchBytesByRoute, rackByBroker, true) / (double) locatedBatchBytes;
         metrics.put("assignor.crossZoneShare", String.format(Locale.ROOT, "%.4f", share));
       }
       return metrics;
     }
 
     /** Sums bytes from brokers with a known rack; with `onlyCrossing`, only from other racks. */
-    private static long sum(Map<Route, Long> bytes, Map<Integer, String> racks, boolean onlyCrossing) {
-      return bytes.entrySet().stream()
+    private static long sum(
+        Map<Route, Long> bytesByRoute, Map<Integer, String> rackByBroker, boolean onlyCrossing) {
+      return bytesByRoute.entrySet().stream()
           .filter(
               entry -> {
-                String rack = racks.get(entry.getKey().broker());
+                String rack = rackByBroker.get(entry.getKey().broker());
                 return rack != null && !(onlyCrossing && rack.equals(entry.getKey().readerRack()));
               })
           .mapToLong(Map.Entry::getValue)

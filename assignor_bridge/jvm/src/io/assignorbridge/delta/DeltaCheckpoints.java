@@ -50,9 +50,9 @@ final class DeltaCheckpoints {
             checkpoint.run();
           } catch (LinkageError e) {
             canWrite = false;
-            LOG.warn("with this Delta version, batches wait for checkpoints of the table's log", e);
+            LOG.warn("with this Delta version, batches wait for checkpoints that Delta writes", e);
           } catch (Exception e) {
-            LOG.warn("a checkpoint of a Delta table's log was not written", e);
+            LOG.warn("a Delta table's checkpoint was not written (the query continues)", e);
           } finally {
             hasEnded.set(true);
             if (pendingCheckpoint == checkpoint) {

@@ -39,7 +39,7 @@ final class LastCommit {
     this.checkpoints = checkpoints;
   }
 
-  /** Stores the transaction's log, or null if Delta began it for a catalog table; returns it. */
+  /** Stores the transaction's log (null for a catalog table), and returns the transaction. */
   OptimisticTransaction remember(OptimisticTransaction transaction) {
     log = transaction.catalogTable().isEmpty() ? transaction.deltaLog() : null;
     return transaction;
@@ -62,7 +62,7 @@ final class LastCommit {
       return null; // if its own listing fails as well, Delta reports the error
     } catch (LinkageError error) {
       isCompatible = false;
-      LOG.info("this Delta version lists its log before each append (slower but correct)", error);
+      LOG.info("with this Delta version, each append lists the table's log (only slower)", error);
       return null;
     }
   }

@@ -21,7 +21,7 @@ public final class KafkaAdmin implements AutoCloseable {
     this.kafka = new HashMap<>(kafka);
   }
 
-  /** Returns the client; opens it first (slowly) if there is none or its token is outdated. */
+  /** Returns the client, or opens it (slowly). Throws InterruptedException after `close`. */
   public Admin open() throws InterruptedException {
     Admin client = admin.get();
     if (client == null || params.isOutdated()) {
@@ -47,7 +47,7 @@ public final class KafkaAdmin implements AutoCloseable {
     closeClient();
   }
 
-  /** Returns an error with its causes, on one line without secrets. */
+  /** Returns an error with its causes, on one line without the client's secrets. */
   public String describe(Throwable error) {
     return SecuredParams.describe(error, params);
   }

@@ -55,8 +55,8 @@ public final class LogEndOffsets implements AutoCloseable {
   }
 
   /**
-   * Returns the end offsets of a query (null: of all queries) as JSON, by query, source, topic, and
-   * partition. Waits at most `timeoutMs`; omits sources without an answer in the last two minutes.
+   * Returns the end offsets of a query (null: of all queries) as JSON, by query ID, source, topic,
+   * and partition. Waits at most `timeoutMs`; omits sources without an answer for two minutes.
    */
   public static String request(String queryId, int timeoutMs) throws JsonProcessingException {
     long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
@@ -66,7 +66,9 @@ public final class LogEndOffsets implements AutoCloseable {
         stream.requestEnds((int) TimeUnit.NANOSECONDS.toMillis(deadlineNanos - System.nanoTime()));
         Map<String, Map<Integer, Long>> ends = stream.groupByTopic();
         if (!ends.isEmpty()) {
-          endsByQuery.computeIfAbsent(stream.queryId, q -> new TreeMap<>()).put(stream.source, ends);
+          endsByQuery
+              .computeIfAbsent(stream.queryId, id -> new TreeMap<>())
+              .put(stream.source, ends);
         }
       }
     }
@@ -81,7 +83,7 @@ public final class LogEndOffsets implements AutoCloseable {
       answeredNanos = System.nanoTime();
     }
     if (!STREAMS.contains(this)) {
-      STREAMS.removeIf(other -> other.admin.isEnded() && (other.isStale() || queryId.equals(other.queryId)));
+      STREAMS.removeIf(s -> s.admin.isEnded() && (s.isStale() || queryId.equals(s.queryId)));
       STREAMS.add(this);
     }
   }
@@ -142,7 +144,8 @@ public final class LogEndOffsets implements AutoCloseable {
     if (!hasWarned && !admin.isEnded()) {
       hasWarned = true;
       LOG.warn(
-          "assignor-bridge cannot measure the lag of query {} (the query continues; logged once): {}",
+          "assignor-bridge could not request all end offsets of query {}, so its lag is incomplete"
+              + " (the query continues; logged once): {}",
           queryId, admin.describe(error));
     }
   }

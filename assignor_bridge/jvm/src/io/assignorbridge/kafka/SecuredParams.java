@@ -30,7 +30,7 @@ public final class SecuredParams {
               + "|key\\.pem|keystore\\.key"
               + "|connection[._-]?string|(?:^|[._-])sas(?:$|[._-])");
 
-  /** Matches `user:password@` in an address. */
+  /** Matches `://user:password@` in an address. */
   private static final Pattern USER_INFO =
       Pattern.compile("(://[^\\s/@:'\"]{0,200}):[^\\s@'\"]{1,500}@");
 
@@ -71,7 +71,7 @@ public final class SecuredParams {
     return usesTokens && KafkaTokenUtil.needTokenUpdate(params, cluster);
   }
 
-  /** Masks the password of each `user:password@` in a text. */
+  /** Masks the password of each `://user:password@` in a text. */
   public static String maskPassword(String text) {
     return USER_INFO.matcher(text).replaceAll("$1:***@");
   }
@@ -107,7 +107,7 @@ public final class SecuredParams {
     return text;
   }
 
-  /** Returns an error with its causes on one line, without the secrets of `params` (or null). */
+  /** Returns an error with its causes on one line; masks the secrets of `params` if not null. */
   public static String describe(Throwable error, SecuredParams params) {
     String text = error.toString();
     for (Throwable e = error.getCause(); e != null; e = e.getCause()) {

@@ -1,6 +1,6 @@
 package io.assignorbridge.model;
 
-/** Thrown if a batch cannot be planned or limited; its message has any Python traceback. */
+/** An error of the options, a plan, or a limit; the message may end with a Python traceback. */
 public class PlannerException extends Exception {
   private static final long serialVersionUID = 1L;
 

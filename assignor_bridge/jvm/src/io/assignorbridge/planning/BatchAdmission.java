@@ -20,8 +20,8 @@ final class BatchAdmission {
   /** An admitted batch. `logEntry` is its part of the plan log line; null if there is no log. */
   private record AdmittedBatch(Offset end, long offsets, long startedNanos, String logEntry) {}
 
-  private AdmittedBatch admittedBatch; // null unless an admitted batch is in progress
-  private Messages.CompletedBatch lastCompletedBatch; // null after it was sent to the planner
+  private AdmittedBatch admittedBatch; // null unless one is being measured
+  private Messages.CompletedBatch lastCompletedBatch; // not yet sent to the planner; null if none
 
   /** Returns the admitted batch that was completed since the last request, or null. */
   Messages.CompletedBatch lastCompletedBatch() {

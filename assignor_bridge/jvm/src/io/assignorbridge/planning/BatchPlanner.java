@@ -129,7 +129,7 @@ public final class BatchPlanner implements AutoCloseable {
 
   /** Returns the end of the next batch, at most `latest`; null if Spark's own limits apply. */
   public synchronized Offset admit(
-      Supplier<LimitedBatch> candidate, Offset latest, boolean hasFixedEnd) {
+      Supplier<LimitedBatch> batchSupplier, Offset latest, boolean hasFixedEnd) {
     if (killSwitch.findOffReason() != null) {
       return null;
     }
@@ -138,7 +138,7 @@ public final class BatchPlanner implements AutoCloseable {
       return null;
     }
     try {
-      LimitedBatch batch = candidate.get();
+      LimitedBatch batch = batchSupplier.get();
       if (batch.unreadRanges().isEmpty()) {
         return latest;
       }
@@ -239,7 +239,8 @@ public final class BatchPlanner implements AutoCloseable {
             planner.stream(),
             countPartitions(SourceOffsets.partitionsOf(end)),
             null);
-    String answer = planner.sendRequest(Messages.format(request), resources.options().planTimeoutMs());
+    long timeoutMs = resources.options().planTimeoutMs();
+    String answer = planner.sendRequest(Messages.format(request), timeoutMs);
     Messages.Planned plan = Messages.parse(answer, Messages.Planned.class);
     InputPartition[] tasks =
         builder.build(plan.tasks().unpack(), executors, stream.name(), planCount + 1);
@@ -301,12 +302,12 @@ public final class BatchPlanner implements AutoCloseable {
 
   /** Returns each topic's number of partitions, derived from its highest partition number. */
   private static Map<String, Integer> countPartitions(Set<TopicPartition> livePartitions) {
-    Map<String, Integer> counts = new TreeMap<>();
-    livePartitions.forEach(p -> counts.merge(p.topic(), p.partition() + 1, Math::max));
-    return counts;
+    Map<String, Integer> countByTopic = new TreeMap<>();
+    livePartitions.forEach(p -> countByTopic.merge(p.topic(), p.partition() + 1, Math::max));
+    return countByTopic;
   }
 
-  /** Before the first plan, restores the newest stored state that the planner can use. */
+  /** Before the first request, restores the newest stored state that the planner can use. */
   private void restoreState(Offset end) throws PlannerException, InterruptedException {
     if (!isStateRead) {
       SharedPlanner.Client planner = connect();
@@ -351,7 +352,7 @@ public final class BatchPlanner implements AutoCloseable {
         : resources.options().onError().equals("fail");
   }
 
-  /** Converts an error to a PlannerException; resets the stream's planner if it may be affected. */
+  /** Converts an error, except an interrupt; makes the planner forget the stream if necessary. */
   private PlannerException toFailure(Throwable e) {
     if (planner != null && !(e instanceof RecordTimes.NoTimesException)) {
       planner.forget();

@@ -18,7 +18,7 @@ final class PlanFigures {
 
   private final Map<String, String> planMetrics = new TreeMap<>();
   private final Map<ReportKey, ReadReport> reportByKey = new HashMap<>(); // since the last plan
-  private final Map<Integer, Boolean> localityHits = new HashMap<>(); // by task index
+  private final Map<Integer, Boolean> isLocalByTask = new HashMap<>(); // by task index
   private final Map<String, String> admissionMetrics = new TreeMap<>();
   private long planNumber;
   private long fallbackCount;
@@ -81,7 +81,7 @@ final class PlanFigures {
         oldestMillis = Math.min(oldestMillis, r.oldestMillis());
         newestMillis = Math.max(newestMillis, r.newestMillis());
         if (r.plannedExecutor() != null) {
-          localityHits.put(r.task(), r.plannedExecutor().equals(r.executor()));
+          isLocalByTask.put(r.task(), r.plannedExecutor().equals(r.executor()));
         }
       }
     }
@@ -107,8 +107,9 @@ final class PlanFigures {
     allMetrics.put("assignor.fallbacks", Long.toString(fallbackCount));
     allMetrics.put("assignor.readBytes", Long.toString(readBytes));
     allMetrics.put("assignor.offsetsLost", Long.toString(lostOffsets));
-    if (!localityHits.isEmpty()) {
-      double rate = localityHits.values().stream().filter(hit -> hit).count() / (double) localityHits.size();
+    if (!isLocalByTask.isEmpty()) {
+      long hits = isLocalByTask.values().stream().filter(isLocal -> isLocal).count();
+      double rate = hits / (double) isLocalByTask.size();
       allMetrics.put("assignor.localityHitRate", String.format(Locale.ROOT, "%.4f", rate));
     }
     if (oldestMillis <= newestMillis) {
@@ -131,7 +132,7 @@ final class PlanFigures {
 
   private void startBatch(String strategy, int taskCount) {
     isFallbackCounted = false;
-    localityHits.clear();
+    isLocalByTask.clear();
     resetTimestamps();
     planMetrics.clear();
     planMetrics.put("strategy", strategy);

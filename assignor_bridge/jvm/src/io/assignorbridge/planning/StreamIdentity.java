@@ -30,7 +30,6 @@ final class StreamIdentity {
     }
   }
 
-  /** Returns the name for the current batch. */
   String name() {
     return name;
   }

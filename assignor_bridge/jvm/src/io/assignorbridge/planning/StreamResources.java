@@ -69,14 +69,12 @@ record StreamResources(
     }
   }
 
-  /** Adds the reports of finished readers. */
   void addReports(List<ReadReport> reports) {
     if (times != null) {
       times.add(reports);
     }
   }
 
-  /** Removes partitions that the stream no longer reads. */
   void retain(Set<TopicPartition> livePartitions) {
     if (times != null) {
       times.retain(livePartitions);

@@ -65,11 +65,11 @@ final class TaskBuilder {
   /**
    * Returns a task's preferred locations. Spark does not rank executors: the first free one gets
    * the task. Standbys are therefore hosts, which Spark uses only after waiting for the executor. A
-   * tail task names executors, because tasks without a location, or with hosts, would let Spark
-   * move heads within a host (docs/internals/design.md).
+   * tail task names executors. Without locations, or with hosts, it would let Spark move heads (the
+   * other tasks) to another executor of their host (docs/internals/design.md).
    */
-  private static String[] listPreferredLocations(Columns.Task task, Map<String, String> hostByExecutor)
-      throws PlannerException {
+  private static String[] listPreferredLocations(
+      Columns.Task task, Map<String, String> hostByExecutor) throws PlannerException {
     List<String> locations = new ArrayList<>();
     if (task.executor() != null) {
       locations.add(nameLocation(task.executor(), hostByExecutor));
@@ -91,10 +91,11 @@ final class TaskBuilder {
     return "executor_" + findHost(executor, hostByExecutor) + "_" + executor;
   }
 
-  private static String findHost(String executor, Map<String, String> hostByExecutor) throws PlannerException {
+  private static String findHost(String executor, Map<String, String> hostByExecutor)
+      throws PlannerException {
     if (!hostByExecutor.containsKey(executor)) {
       throw new PlannerException(
-          "the plan has the unknown executor '" + executor + "'; expected one of " + hostByExecutor.keySet());
+          "the plan has the unknown executor '" + executor + "', which is not in the request");
     }
     return hostByExecutor.get(executor);
   }

@@ -182,7 +182,7 @@ final class BoundedConsumer {
     }
   }
 
-  /** Returns the consumer's offset, past markers and compacted offsets; as before if unknown. */
+  /** Returns the offset past markers and compacted offsets; the known position if it fails. */
   long offsetOf(PartitionPosition position) {
     try {
       return consumer.position(position.partition, Duration.ZERO);

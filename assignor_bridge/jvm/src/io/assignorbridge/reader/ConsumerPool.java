@@ -44,7 +44,7 @@ final class ConsumerPool {
   private final int capacity;
   private final ScheduledExecutorService janitor;
 
-  /** Returns the JVM's pool: an eighth of the heap for idle consumers, 16 to 64 MiB per slot. */
+  /** Returns the JVM's pool: buffers of 16 to 64 MiB, an eighth of the heap for idle consumers. */
   static synchronized ConsumerPool shared() {
     if (instance == null) {
       SparkConf conf = SparkEnv.get().conf();
@@ -97,8 +97,8 @@ final class ConsumerPool {
   }
 
   /**
-   * Takes an idle consumer of the stream: the one that is positioned at the start of the most
-   * ranges, or else one of the same slot. If there is neither, creates a consumer.
+   * Takes the stream's idle consumer that is positioned at the start of the most ranges, or else
+   * one of the same slot; creates one if there is neither. Closes those with other parameters.
    *
    * @param mustCreate whether to create a consumer in any case, as for a task's second attempt; idle
    *     consumers that hold the same partitions are then closed
@@ -218,7 +218,7 @@ final class ConsumerPool {
     } catch (ConcurrentModificationException e) { // a thread of the ended task is polling
       janitor.schedule(() -> close(consumer), CLOSE_RETRY_MILLIS, TimeUnit.MILLISECONDS);
     } catch (RuntimeException e) {
-      LOG.warn("Closing {} failed", consumer, e);
+      LOG.warn("could not close {}", consumer, e);
     }
   }
 }

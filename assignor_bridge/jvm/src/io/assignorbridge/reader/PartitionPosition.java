@@ -30,19 +30,15 @@ final class PartitionPosition {
   long keptBytes;
   long lastUse; // the consumer's `useCount` when it last read this partition
 
-  /** The unfinished range that is being read; null if there is none. */
-  RangeCursor currentRange;
-
-  /** Whether Kafka's consumer is at {@link #position}. */
-  boolean positioned;
+  RangeCursor currentRange; // the unfinished range that is being read; null if there is none
+  boolean positioned; // whether Kafka's consumer is at `position`
 
   /** Bytes that the client had received when it last held no records of this partition. */
   long bufferedSinceBytes = NEVER_FETCHED;
 
   /** Heap bytes per offset, estimated from the last 2,000 offsets; 0 before the first poll. */
   double bytesPerOffset;
-
-  private long sampledOffsets;
+  private long sampledOffsets; // weight of `bytesPerOffset`
 
   PartitionPosition(TopicPartition partition) {
     this.partition = partition;

@@ -40,7 +40,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
 
   private static final Duration POLL_LIMIT = Duration.ofMillis(100); // a killed task ends within it
   private static final long SHORT_TIMEOUT_MILLIS = 10_000; // longer timeouts are halved, not below this
-  private static final long GRACE_NANOS = 2_000_000_000L;
+  private static final long GRACE_NANOS = 2_000_000_000L; // for the others after a hand-over
 
   private final AssignedInputPartition task;
   private final SparkRanges sparkRanges;
@@ -65,8 +65,8 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   private List<ConsumerRecord<byte[], byte[]>> records = List.of();
   private int nextRecord; // index in `records`
   private InternalRow row;
-  private long waitedNanos;
-  private long maxWaitNanos; // without progress, before Spark's reader takes over
+  private long waitedNanos; // without progress
+  private long maxWaitNanos; // before Spark's reader takes over
   private boolean isFinished;
 
   /**
@@ -77,7 +77,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
    * @param endedStreams streams of this driver that have no further tasks
    * @param rack rack of this executor, or null if unknown
    * @param reportSink gets one report per range; those of Spark's readers first, others at the end
-   * @param receivedBytesSink gets the network bytes received by broker id, if the rack is known
+   * @param receivedBytesSink gets the received network bytes by broker id, if the rack is known
    */
   public SharedReader(
       AssignedInputPartition task,
@@ -239,7 +239,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       withConsumer(pooledConsumer -> pooledConsumer.begin(begunRanges, ranges.heldBytes(), keptChunks));
     } catch (LinkageError e) { // an incompatible Spark; these ranges have returned no record yet
       int count = ranges.handOverAll(begunRanges);
-      LOG.warn("Spark's own reader reads {} ranges, because this Spark is incompatible", count, e);
+      LOG.warn("Spark's own reader reads {} ranges: the shared reader is incompatible", count, e);
       ReaderCounters.HANDED_OVER_RANGES.add(count);
       return;
     }

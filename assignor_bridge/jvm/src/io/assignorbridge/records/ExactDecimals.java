@@ -13,7 +13,7 @@ import org.apache.spark.sql.types.DecimalType;
 public final class ExactDecimals implements UDF1<String, BigDecimal> {
   private static final long serialVersionUID = 1L;
 
-  /** Longer text is rejected, because Java's parser takes quadratic time. */
+  /** Longer text is rejected, because Java's parser takes quadratic time; also larger exponents. */
   private static final int MAX_CHARACTERS = 1000;
 
   private final int precision;
@@ -51,7 +51,8 @@ public final class ExactDecimals implements UDF1<String, BigDecimal> {
         return false;
       }
       BigDecimal shortestNumber = number.stripTrailingZeros();
-      return shortestNumber.scale() <= scale && shortestNumber.precision() - shortestNumber.scale() <= precision - scale;
+      int integerDigits = shortestNumber.precision() - shortestNumber.scale();
+      return shortestNumber.scale() <= scale && integerDigits <= precision - scale;
     } catch (NumberFormatException e) {
       return false;
     }

@@ -2,6 +2,7 @@ package io.assignorbridge.records;
 
 import java.io.Serializable;
 import java.util.Map;
+import java.util.Objects;
 import java.util.TreeMap;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.api.java.UDF2;
@@ -34,7 +35,7 @@ public final class OrderConflicts {
     session.udf().register(name + "_found", new FoundFunction(counter), DataTypes.BooleanType);
   }
 
-  /** Returns the number of conflicting keys and of conflicts with the table, and resets both. */
+  /** Returns the number of conflicting keys plus conflicts with the table, and resets both. */
   public long take() {
     long conflicts = counter.value();
     counter.reset();
@@ -170,7 +171,7 @@ public final class OrderConflicts {
 
     @Override
     public Long value() {
-      return tableConflicts + positionByKeyHash.values().stream().filter(position -> position == null).count();
+      return tableConflicts + positionByKeyHash.values().stream().filter(Objects::isNull).count();
     }
   }
 }

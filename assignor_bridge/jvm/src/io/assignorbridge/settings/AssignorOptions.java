@@ -119,7 +119,7 @@ public record AssignorOptions(
     return "AssignorOptions" + valuesToLog();
   }
 
-  /** Returns the options for logs, with the secrets of custom assignors maskedValues. */
+  /** Returns the options for logs, with the secrets of custom assignors masked. */
   public Map<String, String> valuesToLog() {
     Map<String, String> maskedValues = new TreeMap<>(values);
     maskedValues.replaceAll((key, value) -> isSecret(key) ? "***" : value);

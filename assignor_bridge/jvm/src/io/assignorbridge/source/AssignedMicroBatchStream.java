@@ -32,8 +32,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Spark's Kafka stream with tasks from the planner instead of Spark's default assignment. It
- * inherits offsets, limits, data-loss checks, AvailableNow, and source metrics.
+ * Spark's Kafka stream with tasks from the planner instead of Spark's default assignment, and with
+ * its batch limits if options set any. It inherits data-loss checks, AvailableNow, and metrics.
  */
 final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   private static final Logger LOG = LoggerFactory.getLogger(AssignedMicroBatchStream.class);

@@ -105,7 +105,7 @@ public final class StateFiles {
     writer.finish(CLOSE_TIMEOUT_MS);
   }
 
-  /** Lists the state files, newest first, and fills the fields for the writer's thread. */
+  /** Returns the state files' names, newest first, and fills the fields for the writer's thread. */
   private Iterable<String> listNewestFirst(int version) throws IOException {
     TreeMap<Long, String> nameByNumber = new TreeMap<>(Comparator.reverseOrder());
     FileStatus[] entries = folder.list();

@@ -125,10 +125,10 @@ public final class Columns {
   public record Tail(double seconds, List<String> executors) {}
 
   /**
-   * The tasks of a plan. `executor` (an index, or -1), `slot`, and `ranges` (a count) have one cell
-   * per task. `tailSeconds` and `tailExecutors` (a count) have one cell per tail task, of the last
-   * tasks, and `tailExecutor` has the indexes of their executors. The other columns have one cell
-   * per range, in task order. `standbys` has executors by task index, for tasks that have any.
+   * The tasks of a plan: heads, then tail tasks. `executor` (an index, or -1), `slot`, and `ranges`
+   * (a count) have one cell per task. `tailSeconds` and `tailExecutors` (a count) have one per tail
+   * task, and `tailExecutor` has the indexes of their executors. The other columns have one per
+   * range, in task order. `standbys` has executors by task index, for tasks that have any.
    */
   public record Tasks(
       List<String> executors,
@@ -160,9 +160,9 @@ public final class Columns {
       List<Task> tasks = new ArrayList<>(rangeCounts.remaining() / Integer.BYTES);
       try {
         while (rangeCounts.hasRemaining()) {
-          int count = rangeCounts.getInt();
-          List<OffsetRange> taskRanges = new ArrayList<>(Math.min(count, 1000));
-          for (int i = 0; i < count; i++) {
+          int rangeCount = rangeCounts.getInt();
+          List<OffsetRange> taskRanges = new ArrayList<>(Math.min(rangeCount, 1000));
+          for (int i = 0; i < rangeCount; i++) {
             taskRanges.add(
                 new OffsetRange(
                     topics.get(topicIndexes.getInt()),

@@ -22,7 +22,7 @@ import java.util.concurrent.locks.ReentrantLock;
 public final class SharedPlanner {
   private static final long START_TIMEOUT_MS = 60_000;
   private static final long MAX_TURN_WAIT_MS = 60_000;
-  private static final Map<Interpreter, SharedPlanner> SHARED_PLANNERS = new HashMap<>(); // a lock
+  private static final Map<Interpreter, SharedPlanner> SHARED_PLANNERS = new HashMap<>(); // locked
   private static final AtomicInteger LAST_STREAM_NUMBER = new AtomicInteger();
 
   private final Interpreter interpreter;
@@ -76,7 +76,8 @@ public final class SharedPlanner {
     }
 
     /** Sends a request and returns the answer; first sends the options if the process lacks them. */
-    public String sendRequest(String request, long timeoutMs) throws PlannerException, InterruptedException {
+    public String sendRequest(String request, long timeoutMs)
+        throws PlannerException, InterruptedException {
       takeTurn();
       try {
         return planner.prepareProcess(this).sendRequest(stream, request, timeoutMs);
@@ -134,7 +135,8 @@ public final class SharedPlanner {
       process = currentProcess;
     }
     for (Integer stream = endedStreams.poll(); stream != null; stream = endedStreams.poll()) {
-      currentProcess.sendRequest(stream, Messages.format(new Messages.EndStream()), START_TIMEOUT_MS);
+      String request = Messages.format(new Messages.EndStream());
+      currentProcess.sendRequest(stream, request, START_TIMEOUT_MS);
     }
     if (client.initializedProcess != currentProcess) {
       String request = Messages.format(new Messages.Validate(client.options.values()));
