@@ -68,12 +68,13 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
                         t -> subscribersByTopic.computeIfAbsent(t, k -> new ArrayList<>()).add(member)));
     List<TopicPartition> partitions = new ArrayList<>();
     for (String topic : subscribersByTopic.keySet()) {
-      Integer count = cluster.partitionCountForTopic(topic); // null if the topic does not exist
-      for (int number = 0; count != null && number < count; number++) {
+      Integer partitionCount = cluster.partitionCountForTopic(topic); // null without a topic
+      for (int number = 0; partitionCount != null && number < partitionCount; number++) {
         partitions.add(new TopicPartition(topic, number));
       }
     }
-    Map<TopicPartition, Long> lags = partitions.isEmpty() ? Map.of() : fetchLags(partitions);
+    Map<TopicPartition, Long> lagByPartition =
+        partitions.isEmpty() ? Map.of() : fetchLags(partitions);
     Map<String, List<TopicPartition>> partitionsByMember = new HashMap<>();
     group.groupSubscription().keySet().forEach(m -> partitionsByMember.put(m, new ArrayList<>()));
     Map<String, List<TopicPartition>> partitionsByTopic = new TreeMap<>();
@@ -81,11 +82,12 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
         p -> partitionsByTopic.computeIfAbsent(p.topic(), t -> new ArrayList<>()).add(p));
     partitionsByTopic.forEach(
         (topic, topicPartitions) ->
-            assignInRounds(topicPartitions, subscribersByTopic.get(topic), lags, partitionsByMember));
-    Map<String, Assignment> assignments = new HashMap<>();
+            assignInRounds(
+                topicPartitions, subscribersByTopic.get(topic), lagByPartition, partitionsByMember));
+    Map<String, Assignment> assignmentByMember = new HashMap<>();
     partitionsByMember.forEach(
-        (m, memberPartitions) -> assignments.put(m, new Assignment(sort(memberPartitions))));
-    return new GroupAssignment(assignments);
+        (m, memberPartitions) -> assignmentByMember.put(m, new Assignment(sort(memberPartitions))));
+    return new GroupAssignment(assignmentByMember);
   }
 
   /**
@@ -95,10 +97,10 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
   private static void assignInRounds(
       List<TopicPartition> partitions,
       List<String> members,
-      Map<TopicPartition, Long> lags,
+      Map<TopicPartition, Long> lagByPartition,
       Map<String, List<TopicPartition>> partitionsByMember) {
     List<TopicPartition> sortedPartitions = new ArrayList<>(partitions); // ties keep their order
-    sortedPartitions.sort(Comparator.comparingLong(p -> -lags.getOrDefault(p, 0L)));
+    sortedPartitions.sort(Comparator.comparingLong(p -> -lagByPartition.getOrDefault(p, 0L)));
     Map<String, Long> totalLagByMember = new HashMap<>();
     List<String> sortedMembers = new ArrayList<>(members);
     Comparator<String> byTotalLag = Comparator.comparingLong(m -> totalLagByMember.getOrDefault(m, 0L));
@@ -110,7 +112,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
       TopicPartition partition = sortedPartitions.get(i);
       String member = sortedMembers.get(memberIndex);
       partitionsByMember.get(member).add(partition);
-      totalLagByMember.merge(member, lags.getOrDefault(partition, 0L), Long::sum);
+      totalLagByMember.merge(member, lagByPartition.getOrDefault(partition, 0L), Long::sum);
     }
   }
 
@@ -137,38 +139,38 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
   private Map<TopicPartition, Long> computeLags(
       Admin admin, Collection<TopicPartition> partitions, long deadlineNanos)
       throws ExecutionException, InterruptedException, TimeoutException {
-    String group = String.valueOf(settings.get(ConsumerConfig.GROUP_ID_CONFIG));
+    String groupId = String.valueOf(settings.get(ConsumerConfig.GROUP_ID_CONFIG));
     KafkaFuture<Map<TopicPartition, OffsetAndMetadata>> commitResult =
-        admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata();
-    ListOffsetsResult ends = admin.listOffsets(toSpecs(partitions, OffsetSpec.latest()));
+        admin.listConsumerGroupOffsets(groupId).partitionsToOffsetAndMetadata();
+    ListOffsetsResult endResults = admin.listOffsets(toSpecs(partitions, OffsetSpec.latest()));
     // Requested before the commits arrive, because the members wait for each round trip.
-    ListOffsetsResult starts =
+    ListOffsetsResult startResults =
         admin.listOffsets(toSpecs(startsAtEnd() ? List.of() : partitions, OffsetSpec.earliest()));
-    Map<TopicPartition, OffsetAndMetadata> commits = await(commitResult, deadlineNanos);
-    Map<TopicPartition, Long> lags = new HashMap<>();
+    Map<TopicPartition, OffsetAndMetadata> commitByPartition = await(commitResult, deadlineNanos);
+    Map<TopicPartition, Long> lagByPartition = new HashMap<>();
     for (TopicPartition partition : partitions) {
-      OffsetAndMetadata commit = commits.get(partition);
+      OffsetAndMetadata commit = commitByPartition.get(partition);
       if (commit == null && startsAtEnd()) {
         continue;
       }
       try {
-        long end = await(ends.partitionResult(partition), deadlineNanos).offset();
+        long end = await(endResults.partitionResult(partition), deadlineNanos).offset();
         long start =
             commit != null
                 ? commit.offset()
-                : await(starts.partitionResult(partition), deadlineNanos).offset();
-        lags.put(partition, Math.max(end - start, 0));
+                : await(startResults.partitionResult(partition), deadlineNanos).offset();
+        lagByPartition.put(partition, Math.max(end - start, 0));
       } catch (ExecutionException | TimeoutException error) { // deleted, or without a leader
         warnOnce(error); // after the deadline, `await` still returns the results that have arrived
       }
     }
-    return lags;
+    return lagByPartition;
   }
 
   /** Returns whether partitions without a committed offset start at the log's end, with lag 0. */
   private boolean startsAtEnd() {
-    Object reset = settings.get(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG);
-    return reset == null || reset.toString().toLowerCase(Locale.ROOT).equals("latest");
+    Object offsetReset = settings.get(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG);
+    return offsetReset == null || offsetReset.toString().toLowerCase(Locale.ROOT).equals("latest");
   }
 
   /** Returns the time limit for lags: two seconds, or half the rebalance timeout if shorter. */

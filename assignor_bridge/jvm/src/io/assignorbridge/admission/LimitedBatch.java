@@ -64,10 +64,11 @@ public final class LimitedBatch {
   private final Map<TopicPartition, Long> endByPartition;
   private final Map<TopicPartition, OffsetRange> unreadRangeByPartition = new HashMap<>();
 
-  public LimitedBatch(Offset start, Offset latest, long maxOffsets, KafkaOffsetReader reader) {
+  public LimitedBatch(
+      Offset start, Offset latestOffset, long maxOffsets, KafkaOffsetReader reader) {
     this.maxOffsets = maxOffsets;
     Map<TopicPartition, Long> startByPartition = SourceOffsets.of(start);
-    endByPartition = SourceOffsets.of(latest);
+    endByPartition = SourceOffsets.of(latestOffset);
     List<TopicPartition> newPartitions = new ArrayList<>(endByPartition.keySet());
     newPartitions.removeAll(startByPartition.keySet());
     if (!newPartitions.isEmpty()) { // Spark reads new partitions from their beginning

@@ -51,7 +51,7 @@ public final class RecordTimes implements AutoCloseable {
   private static final long MAX_POLL_MS = 100;
   private static final long NONE = -1; // no timestamp, or no offset
 
-  private final Map<String, Object> kafka;
+  private final Map<String, Object> kafkaSettings;
 
   /** The timestamp of a record (`isExact`), or else of the newest record read before it. */
   private record Timestamp(long millis, boolean isExact) {}
@@ -62,9 +62,8 @@ public final class RecordTimes implements AutoCloseable {
   private Consumer<byte[], byte[]> consumer; // null before the first use and after a failure
   private SecuredParams params; // the parameters of the consumer
 
-  /** Takes the settings of the stream's Kafka client, without their prefix `kafka.`. */
-  public RecordTimes(Map<String, String> kafka) {
-    this.kafka = new HashMap<>(kafka);
+  public RecordTimes(Map<String, String> kafkaSettings) {
+    this.kafkaSettings = new HashMap<>(kafkaSettings);
   }
 
   /** Removes partitions that the stream no longer reads. */
@@ -79,7 +78,7 @@ public final class RecordTimes implements AutoCloseable {
     for (ReadReport r : reports) {
       if (r.oldestMillis() <= r.newestMillis()) {
         timestampsOf(new TopicPartition(r.topic(), r.partition()))
-            .putIfAbsent(r.until(), new Timestamp(r.newestMillis(), false));
+            .putIfAbsent(r.end(), new Timestamp(r.newestMillis(), false));
       }
     }
   }
@@ -115,16 +114,16 @@ public final class RecordTimes implements AutoCloseable {
       throws PlannerException, InterruptedException {
     Map<TopicPartition, Long> millisByPartition =
         unreadRanges.stream().collect(Collectors.toMap(RecordTimes::partitionOf, range -> millis));
-    Map<TopicPartition, OffsetAndTimestamp> firstByPartition =
+    Map<TopicPartition, OffsetAndTimestamp> resultByPartition =
         withConsumer(client -> client.offsetsForTimes(millisByPartition, Duration.ofMillis(timeoutMs)));
     boolean hasPause = false;
     for (OffsetRange range : unreadRanges) {
-      OffsetAndTimestamp first = firstByPartition.get(partitionOf(range));
-      if (first != null && first.offset() >= range.start()) {
+      OffsetAndTimestamp result = resultByPartition.get(partitionOf(range));
+      if (result != null && result.offset() >= range.start()) {
         TreeMap<Long, Timestamp> timestampByOffset = timestampsOf(partitionOf(range));
         timestampByOffset.tailMap(range.start(), false).clear(); // results of earlier look-ups
-        timestampByOffset.put(first.offset(), new Timestamp(first.timestamp(), true));
-        hasPause |= first.offset() == range.start();
+        timestampByOffset.put(result.offset(), new Timestamp(result.timestamp(), true));
+        hasPause |= result.offset() == range.start();
       }
     }
     if (hasPause) { // a producer paused, so older estimates may be wrong: read those records
@@ -147,8 +146,8 @@ public final class RecordTimes implements AutoCloseable {
             millis,
             unreadRanges,
             range -> {
-              OffsetAndTimestamp first = firstByPartition.get(partitionOf(range));
-              return first == null ? NONE : first.offset();
+              OffsetAndTimestamp result = resultByPartition.get(partitionOf(range));
+              return result == null ? NONE : result.offset();
             });
   }
 
@@ -183,9 +182,9 @@ public final class RecordTimes implements AutoCloseable {
       }
       var records = client.poll(Duration.ofMillis(Math.min(MAX_POLL_MS, remainingMs)));
       for (TopicPartition partition : records.partitions()) {
-        ConsumerRecord<byte[], byte[]> first = records.records(partition).get(0);
+        ConsumerRecord<byte[], byte[]> firstRecord = records.records(partition).get(0);
         OffsetRange range = rangeByPartition.get(partition);
-        long millis = first.offset() < range.end() ? first.timestamp() : NONE;
+        long millis = firstRecord.offset() < range.end() ? firstRecord.timestamp() : NONE;
         timestampsOf(partition).put(range.start(), new Timestamp(millis, true));
       }
       client.pause(records.partitions());
@@ -229,7 +228,7 @@ public final class RecordTimes implements AutoCloseable {
       close();
     }
     if (consumer == null) {
-      params = new SecuredParams(kafka);
+      params = new SecuredParams(kafkaSettings);
       Map<String, Object> settings = new HashMap<>(params.params());
       settings.keySet().removeAll(
           Set.of(ConsumerConfig.GROUP_ID_CONFIG, ConsumerConfig.GROUP_INSTANCE_ID_CONFIG));

@@ -38,8 +38,8 @@ public final class Retentions implements AutoCloseable {
   private Set<String> seenTopics = new HashSet<>(); // topics since the last refresh
   private long refreshedNanos; // time of the last refresh of all topics
 
-  public Retentions(Map<String, String> kafka) {
-    admin = new KafkaAdmin(kafka);
+  public Retentions(Map<String, String> kafkaSettings) {
+    admin = new KafkaAdmin(kafkaSettings);
   }
 
   /** Returns the known retentions in ms, by topic (maybe of others, too); requests missing ones. */

@@ -90,8 +90,8 @@ public final class ExecutorList {
   }
 
   private static boolean isLeaving(TaskScheduler scheduler, String executor) {
-    if (scheduler instanceof TaskSchedulerImpl standard
-        && standard.backend() instanceof ExecutorAllocationClient backend) {
+    if (scheduler instanceof TaskSchedulerImpl schedulerImpl
+        && schedulerImpl.backend() instanceof ExecutorAllocationClient backend) {
       return !backend.isExecutorActive(executor); // inactive once Spark decides to remove it
     }
     return scheduler.getExecutorDecommissionState(executor).isDefined();

@@ -41,20 +41,20 @@ public final class ExecutorRacks {
   record TaskTraffic(String rack, Map<Integer, Long> bytesByBroker) implements Serializable {}
 
   private final RackFile file; // null without assignor.rackFile
-  private final String variable; // null without assignor.rack
+  private final String environmentVariable; // null without assignor.rack
   private final ReportAccumulator<ReportedRack> reports = new ReportAccumulator<>();
   private final Map<String, String> reportedRackByExecutor = new HashMap<>();
   private boolean hasWarned;
 
   ExecutorRacks(SparkContext context, String rackOption, String rackFile) throws PlannerException {
     this.file = rackFile == null ? null : new RackFile(rackFile);
-    variable = rackOption == null ? null : rackOption.substring(ENV_PREFIX.length());
+    environmentVariable = rackOption == null ? null : rackOption.substring(ENV_PREFIX.length());
     context.register(reports);
   }
 
   /** Returns what readers need to find their rack and to report traffic; sent with a plan. */
   ReaderRacks toReaderRacks(List<Executor> executors, ReportAccumulator<TaskTraffic> traffic) {
-    return new ReaderRacks(variable, reports, traffic, executors);
+    return new ReaderRacks(environmentVariable, reports, traffic, executors);
   }
 
   /** Stores the racks that executors reported, and reads the rack file again if it has changed. */
@@ -99,9 +99,9 @@ public final class ExecutorRacks {
 
   /** Returns YARN's rack of a host without its leading slash; null if unknown or YARN's default. */
   static String findYarnRack(TaskScheduler scheduler, String host) {
-    if (scheduler instanceof TaskSchedulerImpl standard) {
-      Option<String> rack = standard.getRackForHost(host);
-      if (rack.isDefined() && !rack.equals(standard.defaultRackValue())) {
+    if (scheduler instanceof TaskSchedulerImpl schedulerImpl) {
+      Option<String> rack = schedulerImpl.getRackForHost(host);
+      if (rack.isDefined() && !rack.equals(schedulerImpl.defaultRackValue())) {
         return stripToNull(rack.get().replaceFirst("^/", ""));
       }
     }
@@ -122,7 +122,7 @@ public final class ExecutorRacks {
     private static final long serialVersionUID = 1L;
     private static final String ATTRIBUTE_VARIABLE = "SPARK_EXECUTOR_ATTRIBUTE_RACK";
 
-    private final String variable; // null without assignor.rack
+    private final String environmentVariable; // null without assignor.rack
     private final HashMap<String, String> rackByExecutor;
 
     @SuppressWarnings("serial") // accumulators are serializable
@@ -132,28 +132,31 @@ public final class ExecutorRacks {
     private final ReportAccumulator<TaskTraffic> traffic;
 
     public ReaderRacks(
-        String variable,
+        String environmentVariable,
         ReportAccumulator<ReportedRack> reports,
         ReportAccumulator<TaskTraffic> traffic,
         Iterable<Executor> executors) {
-      this.variable = variable;
+      this.environmentVariable = environmentVariable;
       this.reports = reports;
       this.traffic = traffic;
       rackByExecutor = new HashMap<>();
       executors.forEach(e -> rackByExecutor.put(e.id(), e.rack()));
     }
 
-    /** Returns the executor's rack, or null; reports that in `variable` if the driver's differs. */
+    /** Returns the executor's rack, or null; reports the environment's if the driver's differs. */
     public String findRack(String executor) {
       String driverRack = rackByExecutor.get(executor);
-      String variableRack = variable == null ? null : stripToNull(System.getenv(variable));
-      if (variableRack != null && !variableRack.equals(driverRack)) {
-        reports.add(new ReportedRack(executor, variableRack));
+      String environmentRack =
+          environmentVariable == null ? null : stripToNull(System.getenv(environmentVariable));
+      if (environmentRack != null && !environmentRack.equals(driverRack)) {
+        reports.add(new ReportedRack(executor, environmentRack));
       }
       if (driverRack != null) {
         return driverRack;
       }
-      return variableRack == null ? stripToNull(System.getenv(ATTRIBUTE_VARIABLE)) : variableRack;
+      return environmentRack != null
+          ? environmentRack
+          : stripToNull(System.getenv(ATTRIBUTE_VARIABLE));
     }
 
     /** Reports the bytes that a reader in this rack received over the network, by broker id. */

@@ -47,11 +47,11 @@ final class ReplicaRacks implements AutoCloseable {
   private static final int UNKNOWN = -1; // index of a partition without a known rack
 
   /**
-   * The result of a request. `sets` are distinct rack sets, `indexesByTopic` has each partition's
-   * index in `sets` (-1 if unknown), and `goneTopics` are requested topics that do not exist.
+   * The result of a request. `rackSets` are distinct, `indexesByTopic` has each partition's index in
+   * `rackSets` (-1 if unknown), and `goneTopics` are requested topics that do not exist.
    */
   private record Snapshot(
-      List<List<String>> sets,
+      List<List<String>> rackSets,
       Map<String, int[]> indexesByTopic,
       Map<Integer, String> rackByBroker,
       Set<String> goneTopics) {
@@ -84,9 +84,9 @@ final class ReplicaRacks implements AutoCloseable {
   private boolean hasWaited;
 
   /** With `readsFollowers`, readers send Kafka their rack, so that followers can serve them. */
-  ReplicaRacks(Map<String, String> kafka, boolean readsFollowers) {
-    admin = new KafkaAdmin(kafka);
-    clientRack = ExecutorRacks.stripToNull(kafka.get(CommonClientConfigs.CLIENT_RACK_CONFIG));
+  ReplicaRacks(Map<String, String> kafkaSettings, boolean readsFollowers) {
+    admin = new KafkaAdmin(kafkaSettings);
+    clientRack = ExecutorRacks.stripToNull(kafkaSettings.get(CommonClientConfigs.CLIENT_RACK_CONFIG));
     this.readsFollowers = readsFollowers || clientRack != null;
   }
 
@@ -124,10 +124,12 @@ final class ReplicaRacks implements AutoCloseable {
       hasWaited = true;
     }
     Snapshot latestSnapshot = snapshot;
-    return latestSnapshot.sets().isEmpty()
+    return latestSnapshot.rackSets().isEmpty()
         ? null
         : Columns.Racks.of(
-            latestSnapshot.sets(), ranges, r -> latestSnapshot.indexOf(r.topic(), r.partition()));
+            latestSnapshot.rackSets(),
+            ranges,
+            r -> latestSnapshot.indexOf(r.topic(), r.partition()));
   }
 
   @Override
@@ -144,7 +146,7 @@ final class ReplicaRacks implements AutoCloseable {
         requestSelectors(client);
       }
       snapshot = createSnapshot(goneTopics);
-      LOG.debug("requested the racks of {} topics: {}", topicNames.size(), snapshot.sets());
+      LOG.debug("requested the racks of {} topics: {}", topicNames.size(), snapshot.rackSets());
     } catch (InterruptedException e) {
       return; // the query has ended
     } catch (RuntimeException | LinkageError e) {

@@ -26,7 +26,7 @@ public final class Zones implements AutoCloseable {
   private static final int MIN_PLANS_BEFORE_LOG = 3; // readers report racks when a batch has run
 
   private final SparkContext context;
-  private final Map<String, String> kafka;
+  private final Map<String, String> kafkaSettings;
   private final Messages.EffectiveOptions options;
   private final ExecutorRacks executorRacks;
   private final ReportAccumulator<ExecutorRacks.TaskTraffic> traffic = new ReportAccumulator<>();
@@ -38,11 +38,12 @@ public final class Zones implements AutoCloseable {
   private boolean hasWarned;
 
   /** Creates the zones; fails if the rack file cannot be used. */
-  public Zones(SparkContext context, Messages.EffectiveOptions options, Map<String, String> kafka)
+  public Zones(
+      SparkContext context, Messages.EffectiveOptions options, Map<String, String> kafkaSettings)
       throws PlannerException {
     this.context = context;
     this.options = options;
-    this.kafka = kafka;
+    this.kafkaSettings = kafkaSettings;
     executorRacks = new ExecutorRacks(context, options.rack(), options.rackFile());
     context.register(traffic);
   }
@@ -63,7 +64,7 @@ public final class Zones implements AutoCloseable {
     if (executors.stream().anyMatch(e -> e.rack() != null)) {
       try {
         if (replicaRacks == null) {
-          replicaRacks = new ReplicaRacks(kafka, options.reader().equals("shared"));
+          replicaRacks = new ReplicaRacks(kafkaSettings, options.reader().equals("shared"));
         }
         rangeRacks = replicaRacks.findRacks(ranges);
       } catch (RuntimeException | LinkageError e) {
@@ -160,10 +161,10 @@ public final class Zones implements AutoCloseable {
 
     private final Map<Route, Long> unlocatedBytesByRoute = new HashMap<>();
     private final Map<Route, Long> batchBytesByRoute = new HashMap<>();
-    private boolean hasReaders; // whether a reader with a rack has reported
+    private boolean hasReports; // whether a reader with a rack has reported
     private long receivedBytes;
     private long locatedBytes; // from brokers with a known rack
-    private long crossedBytes; // from brokers in other racks
+    private long crossZoneBytes; // from brokers in other racks
 
     void beginBatch() {
       batchBytesByRoute.clear();
@@ -174,7 +175,7 @@ public final class Zones implements AutoCloseable {
         task.bytesByBroker()
             .forEach(
                 (broker, bytes) -> {
-                  hasReaders = true;
+                  hasReports = true;
                   receivedBytes += bytes;
                   unlocatedBytesByRoute.merge(new Route(task.rack(), broker), bytes, Long::sum);
                   batchBytesByRoute.merge(new Route(task.rack(), broker), bytes, Long::sum);
@@ -185,14 +186,14 @@ public final class Zones implements AutoCloseable {
     /** Returns the metrics; empty until a reader with a rack has reported. */
     Map<String, String> metrics(Map<Integer, String> rackByBroker) {
       locatedBytes += sum(unlocatedBytesByRoute, rackByBroker, false);
-      crossedBytes += sum(unlocatedBytesByRoute, rackByBroker, true);
+      crossZoneBytes += sum(unlocatedBytesByRoute, rackByBroker, true);
       unlocatedBytesByRoute.keySet().removeIf(route -> rackByBroker.containsKey(route.broker()));
       Map<String, String> metrics = new TreeMap<>();
-      if (hasReaders) {
+      if (hasReports) {
         metrics.put("assignor.receivedBytes", Long.toString(receivedBytes));
       }
       if (locatedBytes > 0) {
-        metrics.put("assignor.crossZoneBytes", Long.toString(crossedBytes));
+        metrics.put("assignor.crossZoneBytes", Long.toString(crossZoneBytes));
       }
       long locatedBatchBytes = sum(batchBytesByRoute, rackByBroker, false);
       if (locatedBatchBytes > 0) {

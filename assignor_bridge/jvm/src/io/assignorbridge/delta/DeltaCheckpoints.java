@@ -20,10 +20,7 @@ final class DeltaCheckpoints {
   private final LatestOnlyExecutor<Runnable> writer =
       new LatestOnlyExecutor<>("assignor-bridge-delta-checkpoints", Runnable::run);
   private volatile boolean canWrite = true;
-
-  /** The last requested checkpoint; null once it is written or has failed. */
-  private volatile Runnable pendingCheckpoint;
-
+  private volatile Runnable pendingCheckpoint; // null once it is written or has failed
   private final AtomicBoolean hasEnded = new AtomicBoolean(); // since the last check
 
   /** Returns false if this Delta is incompatible and must write the checkpoints itself. */

@@ -29,10 +29,7 @@ final class LastCommit {
   private static final Logger LOG = LoggerFactory.getLogger(LastCommit.class);
 
   private final DeltaCheckpoints checkpoints;
-
-  /** The log of the run's table; null before Delta has begun a transaction, or for a catalog table. */
-  private DeltaLog log;
-
+  private DeltaLog log; // of the run's table; null before its first transaction, or for a catalog
   private boolean isCompatible = true;
 
   LastCommit(DeltaCheckpoints checkpoints) {

@@ -11,14 +11,14 @@ import org.apache.kafka.clients.admin.Admin;
  * opens and uses it; any thread may close it.
  */
 public final class KafkaAdmin implements AutoCloseable {
-  private final Map<String, Object> kafka;
+  private final Map<String, Object> kafkaSettings;
   private final AtomicReference<Admin> admin = new AtomicReference<>();
   private volatile boolean ended;
   private SecuredParams params; // the parameters of the open client
 
   /** Takes the settings of the stream's Kafka client, without their prefix `kafka.`. */
-  public KafkaAdmin(Map<String, String> kafka) {
-    this.kafka = new HashMap<>(kafka);
+  public KafkaAdmin(Map<String, String> kafkaSettings) {
+    this.kafkaSettings = new HashMap<>(kafkaSettings);
   }
 
   /** Returns the client, or opens it (slowly). Throws InterruptedException after `close`. */
@@ -26,7 +26,7 @@ public final class KafkaAdmin implements AutoCloseable {
     Admin client = admin.get();
     if (client == null || params.isOutdated()) {
       closeClient();
-      params = new SecuredParams(kafka);
+      params = new SecuredParams(kafkaSettings);
       client = Admin.create(params.params());
       admin.set(client);
     }

@@ -26,7 +26,7 @@ import org.slf4j.LoggerFactory;
 public final class LogEndOffsets implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(LogEndOffsets.class);
   private static final ObjectMapper JSON = new ObjectMapper();
-  /** Includes ended streams, until {@link #setLatest} of another stream removes them. */
+  /** Includes ended streams, until {@link #setLatestOffset} of another stream removes them. */
   private static final Set<LogEndOffsets> STREAMS = ConcurrentHashMap.newKeySet();
   private static final long MIN_INTERVAL_NANOS = TimeUnit.SECONDS.toNanos(1); // after an answer
   private static final long RETRY_NANOS = TimeUnit.SECONDS.toNanos(30); // after a failed request
@@ -36,18 +36,17 @@ public final class LogEndOffsets implements AutoCloseable {
   private final IsolationLevel isolation;
   private final String queryId;
   private final String source;
-  private volatile Offset latest; // the end offsets when the last batch was planned
+  private volatile Offset latestOffset; // the end offsets when the last batch was planned
   private volatile Offset fixedEnd; // where the query stops; used until a broker answers
   private volatile Map<TopicPartition, Long> ends = Map.of();
   private volatile long answeredNanos; // time of the last answer
   private long nextRequestNanos = System.nanoTime(); // earliest time of the next request
   private boolean hasWarned;
 
-  /** Takes the settings of the stream's Kafka client, without their prefix `kafka.`. */
-  public LogEndOffsets(Map<String, String> kafka, String queryId, String metadataPath) {
-    admin = new KafkaAdmin(kafka);
+  public LogEndOffsets(Map<String, String> kafkaSettings, String queryId, String metadataPath) {
+    admin = new KafkaAdmin(kafkaSettings);
     isolation =
-        "read_committed".equalsIgnoreCase(kafka.get("isolation.level"))
+        "read_committed".equalsIgnoreCase(kafkaSettings.get("isolation.level"))
             ? IsolationLevel.READ_COMMITTED
             : IsolationLevel.READ_UNCOMMITTED;
     this.queryId = String.valueOf(queryId);
@@ -76,10 +75,10 @@ public final class LogEndOffsets implements AutoCloseable {
   }
 
   /** Stores the logs' end offsets for a batch. A fixed end is used until a broker answers. */
-  public void setLatest(Offset latest, boolean hasFixedEnd) {
-    this.latest = latest;
+  public void setLatestOffset(Offset latestOffset, boolean hasFixedEnd) {
+    this.latestOffset = latestOffset;
     if (hasFixedEnd && fixedEnd == null) {
-      fixedEnd = latest;
+      fixedEnd = latestOffset;
       answeredNanos = System.nanoTime();
     }
     if (!STREAMS.contains(this)) {
@@ -115,15 +114,15 @@ public final class LogEndOffsets implements AutoCloseable {
     }
     nextRequestNanos = System.nanoTime() + RETRY_NANOS; // earlier if there is an answer
     Map<TopicPartition, OffsetSpec> specs =
-        SourceOffsets.partitionsOf(latest).stream()
+        SourceOffsets.partitionsOf(latestOffset).stream()
             .collect(Collectors.toMap(p -> p, p -> OffsetSpec.latest()));
     Map<TopicPartition, Long> newEnds = new HashMap<>();
     try {
       var options = new ListOffsetsOptions(isolation).timeoutMs(timeoutMs);
-      var result = admin.open().listOffsets(specs, options);
+      var endResults = admin.open().listOffsets(specs, options);
       for (TopicPartition p : specs.keySet()) {
         try {
-          newEnds.put(p, result.partitionResult(p).get().offset());
+          newEnds.put(p, endResults.partitionResult(p).get().offset());
         } catch (ExecutionException e) { // other partitions may still have a leader
           warn(e.getCause());
         }

@@ -34,7 +34,7 @@ public final class LatestOnlyExecutor<T> {
     if (waitingItem.getAndSet(item) == null) {
       try {
         executor.execute(() -> work.accept(waitingItem.getAndSet(null)));
-      } catch (RejectedExecutionException stopped) {
+      } catch (RejectedExecutionException e) {
         // the stream has ended
       }
     }

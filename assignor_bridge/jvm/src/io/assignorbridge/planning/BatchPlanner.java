@@ -103,10 +103,11 @@ public final class BatchPlanner implements AutoCloseable {
     return lastBatch.tasks();
   }
 
-  public synchronized PartitionReaderFactory createReaderFactory(PartitionReaderFactory base) {
+  public synchronized PartitionReaderFactory createReaderFactory(
+      PartitionReaderFactory sparkReaders) {
     // Without resources, no task is planned, and the value has no effect.
     boolean usesSharedReader = resources == null || resources.options().reader().equals("shared");
-    return new AssignedReaderFactory(base, usesSharedReader, reports, racks);
+    return new AssignedReaderFactory(sparkReaders, usesSharedReader, reports, racks);
   }
 
   public synchronized Map<String, String> metrics() {
@@ -127,9 +128,9 @@ public final class BatchPlanner implements AutoCloseable {
     }
   }
 
-  /** Returns the end of the next batch, at most `latest`; null if Spark's own limits apply. */
+  /** Returns the next batch's end, at most `latestOffset`; null if Spark's own limits apply. */
   public synchronized Offset admit(
-      Supplier<LimitedBatch> batchSupplier, Offset latest, boolean hasFixedEnd) {
+      Supplier<LimitedBatch> batchSupplier, Offset latestOffset, boolean hasFixedEnd) {
     if (killSwitch.findOffReason() != null) {
       return null;
     }
@@ -140,13 +141,13 @@ public final class BatchPlanner implements AutoCloseable {
     try {
       LimitedBatch batch = batchSupplier.get();
       if (batch.unreadRanges().isEmpty()) {
-        return latest;
+        return latestOffset;
       }
       connect();
       if (!resources.limitsBatches()) { // the options have no effective limit
         return null;
       }
-      restoreState(latest);
+      restoreState(latestOffset);
       Offset end = requestEnd(batch, hasFixedEnd);
       admissionFallback.reset();
       return end;
@@ -257,8 +258,8 @@ public final class BatchPlanner implements AutoCloseable {
     racks = resources.zones().toReaderRacks(executors);
     resources.zones().logAdvice(plan.metrics());
     planCount++;
-    long millis = (System.nanoTime() - startedNanos) / 1_000_000;
-    figures.setPlan(plan, planCount, tasks.length, millis);
+    long planMillis = (System.nanoTime() - startedNanos) / 1_000_000;
+    figures.setPlan(plan, planCount, tasks.length, planMillis);
     LOG.info("{} tasks by assignor '{}': {}", tasks.length, plan.assignor(), plan.metrics());
     plan.reasons().forEach(reason -> LOG.debug("{}", reason));
     return tasks;
@@ -284,11 +285,11 @@ public final class BatchPlanner implements AutoCloseable {
             resources.findTimes(unreadRanges),
             resources.findRetentions(ranges.topics()),
             planner.stream());
-    BatchAdmission.Admission admittedBatch =
+    BatchAdmission.Admission newAdmission =
         admission.admit(request, batch, startedNanos, planner, resources);
-    figures.setAdmitted(admittedBatch.metrics());
-    LOG.info("admitted a batch: {}", admittedBatch.metrics());
-    return admittedBatch.end();
+    figures.setAdmitted(newAdmission.metrics());
+    LOG.info("admitted a batch: {}", newAdmission.metrics());
+    return newAdmission.end();
   }
 
   /** Adds new reader reports to the metrics and the resources. */
@@ -331,10 +332,10 @@ public final class BatchPlanner implements AutoCloseable {
       userOptions.rejectAmbiguousSettings();
       planner = new SharedPlanner.Client(userOptions);
     }
-    Messages.Validated validated = planner.validate();
-    JarVersion.checkPackage(validated.packageVersion(), userOptions.interpreter().command());
+    Messages.Validated validation = planner.validate();
+    JarVersion.checkPackage(validation.packageVersion(), userOptions.interpreter().command());
     if (resources == null) {
-      resources = StreamResources.of(context, validated, userOptions.kafka());
+      resources = StreamResources.of(context, validation, userOptions.kafkaSettings());
     }
     return planner;
   }

@@ -18,7 +18,7 @@ final class PlanFigures {
 
   private final Map<String, String> planMetrics = new TreeMap<>();
   private final Map<ReportKey, ReadReport> reportByKey = new HashMap<>(); // since the last plan
-  private final Map<Integer, Boolean> isLocalByTask = new HashMap<>(); // by task index
+  private final Map<Integer, Boolean> isLocalByTask = new HashMap<>();
   private final Map<String, String> admissionMetrics = new TreeMap<>();
   private long planNumber;
   private long fallbackCount;
@@ -28,11 +28,11 @@ final class PlanFigures {
   private long oldestMillis = Long.MAX_VALUE; // of the plan's records; above `newestMillis` if none
   private long newestMillis = Long.MIN_VALUE;
 
-  void setPlan(Messages.Planned answer, long number, int taskCount, long millis) {
-    planNumber = number;
-    startBatch(answer.assignor(), taskCount);
-    planMetrics.putAll(answer.metrics());
-    planMetrics.put("planMillis", Long.toString(millis));
+  void setPlan(Messages.Planned plan, long planNumber, int taskCount, long planMillis) {
+    this.planNumber = planNumber;
+    startBatch(plan.assignor(), taskCount);
+    planMetrics.putAll(plan.metrics());
+    planMetrics.put("planMillis", Long.toString(planMillis));
   }
 
   void setFallback(String reason, int taskCount) {
@@ -87,7 +87,6 @@ final class PlanFigures {
     }
   }
 
-  /** Returns the reports since the last plan. */
   List<ReadReport> reports() {
     return new ArrayList<>(reportByKey.values());
   }

@@ -37,7 +37,6 @@ final class ConsumerPool {
   private final List<PooledConsumer> idleConsumers = new ArrayList<>(); // oldest first; also the lock
   private Set<String> endedStreams = Set.of(); // lock: idleConsumers
   private int openCount; // idle or in use, but not discarded; lock: idleConsumers
-
   private final long bufferBytes;
   private final long idleLimitBytes;
   private final Function<Map<String, Object>, Consumer<byte[], byte[]>> clientFactory;

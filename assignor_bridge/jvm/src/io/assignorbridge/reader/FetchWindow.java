@@ -25,7 +25,7 @@ final class FetchWindow {
   /** Estimates the heap bytes of the records that are still missing in a partition's range. */
   long estimateBytes(PartitionPosition p) {
     double bytesPerOffset = p.bytesPerOffset > 0 ? p.bytesPerOffset : typicalBytesPerOffset;
-    return (long) ((p.currentRange.until - p.position) * bytesPerOffset);
+    return (long) ((p.currentRange.end - p.position) * bytesPerOffset);
   }
 
   /**

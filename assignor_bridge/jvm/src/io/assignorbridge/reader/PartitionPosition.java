@@ -29,7 +29,6 @@ final class PartitionPosition {
   List<ConsumerRecord<byte[], byte[]>> keptRecords = List.of();
   long keptBytes;
   long lastUse; // the consumer's `useCount` when it last read this partition
-
   RangeCursor currentRange; // the unfinished range that is being read; null if there is none
   boolean positioned; // whether Kafka's consumer is at `position`
 

@@ -25,7 +25,7 @@ final class RangeCursor {
   final KafkaBatchInputPartition sparkPartition;
   final TopicPartition partition;
   final long start;
-  final long until;
+  final long end;
 
   /** Received chunks that Spark has not started to read, in offset order. */
   final ArrayDeque<Chunk> chunks = new ArrayDeque<>();
@@ -46,7 +46,7 @@ final class RangeCursor {
     KafkaOffsetRange offsets = sparkPartition.offsetRange();
     this.partition = offsets.topicPartition();
     this.start = offsets.fromOffset();
-    this.until = offsets.untilOffset();
+    this.end = offsets.untilOffset();
     this.handedOverFrom = start;
   }
 
@@ -68,11 +68,11 @@ final class RangeCursor {
   KafkaBatchInputPartition handedOverPart() {
     return handedOverFrom == start
         ? sparkPartition
-        : AssignedInputPartition.cut(sparkPartition, handedOverFrom, until);
+        : AssignedInputPartition.cut(sparkPartition, handedOverFrom, end);
   }
 
   @Override
   public String toString() {
-    return partition + " [" + start + ", " + until + ")";
+    return partition + " [" + start + ", " + end + ")";
   }
 }

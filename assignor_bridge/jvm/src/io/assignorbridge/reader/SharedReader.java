@@ -97,10 +97,10 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       RangeCursor cursor = new RangeCursor(i, task.ranges()[i]);
       unreportedRanges.add(cursor);
       // Offsets below 0 mean "earliest" and "latest", which Spark's reader resolves itself.
-      if (!usesSharedReader || cursor.start < 0 || cursor.until < 0) {
+      if (!usesSharedReader || cursor.start < 0 || cursor.end < 0) {
         cursor.handOver(cursor.start);
         ranges.add(cursor);
-      } else if (cursor.start < cursor.until) {
+      } else if (cursor.start < cursor.end) {
         ranges.add(cursor);
       }
     }
@@ -363,8 +363,8 @@ public final class SharedReader implements PartitionReader<InternalRow> {
             range.recordCount,
             range.bytes,
             range.nanos,
-            range.until - range.start,
-            range.until,
+            range.end - range.start,
+            range.end,
             range.oldestMillis,
             range.newestMillis,
             range.lostOffsets));

@@ -72,8 +72,8 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
         (Boolean) readField(base, "failOnDataLoss"));
     String metadataPath = (String) readField(base, "metadataPath");
     context = session.sparkContext();
-    String query = context.getLocalProperty("sql.streaming.queryId");
-    logEndOffsets = new LogEndOffsets(assignorOptions.kafka(), query, metadataPath);
+    String queryId = context.getLocalProperty("sql.streaming.queryId");
+    logEndOffsets = new LogEndOffsets(assignorOptions.kafkaSettings(), queryId, metadataPath);
     planner = new BatchPlanner(session, assignorOptions, killSwitch, metadataPath);
     offsetReader = (KafkaOffsetReader) readField(base, "kafkaOffsetReader");
     limitsBatches = assignorOptions.limitsBatches();
@@ -194,17 +194,17 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   @Override
   public Offset latestOffset(Offset start, ReadLimit limit) {
     boolean isLimited = limitsBatches && !(limit instanceof ReadAllAvailable);
-    Offset latest = isLimited ? limitBatch(start, limit) : super.latestOffset(start, limit);
+    Offset end = isLimited ? limitBatch(start, limit) : super.latestOffset(start, limit);
     hasLatestOffset = true;
     attempt(
         "store the end offsets of the logs",
         () -> {
           Offset ends = reportLatestOffset();
           if (ends != null) { // there are partitions
-            logEndOffsets.setLatest(ends, hasFixedEnd);
+            logEndOffsets.setLatestOffset(ends, hasFixedEnd);
           }
         });
-    return latest;
+    return end;
   }
 
   /** Returns the batch's end. Spark decides whether there is a batch; the planner sets its size. */
@@ -214,15 +214,15 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
       return super.latestOffset(start, limit);
     }
     ReadLimit min = ignoresMinimum ? ReadLimit.allAvailable() : limits.min();
-    Offset latest = super.latestOffset(start, min);
-    if (latest == null || latest.equals(start)) {
-      return latest;
+    Offset latestOffset = super.latestOffset(start, min);
+    if (latestOffset == null || latestOffset.equals(start)) {
+      return latestOffset;
     }
     ignoresMinimum = hasFixedEnd;
     Offset end =
         planner.admit(
-            () -> new LimitedBatch(start, latest, limits.maxOffsets(), offsetReader),
-            latest,
+            () -> new LimitedBatch(start, latestOffset, limits.maxOffsets(), offsetReader),
+            latestOffset,
             hasFixedEnd);
     return end == null ? super.latestOffset(start, limits.max()) : end;
   }

@@ -50,12 +50,12 @@ final class SparkMembers {
 
   private static String describeMissing() {
     List<String> missingMembers;
-    try (BufferedReader list =
+    try (BufferedReader listReader =
         new BufferedReader(
             new InputStreamReader(
                 SparkMembers.class.getResourceAsStream(LIST_RESOURCE), StandardCharsets.UTF_8))) {
       missingMembers =
-          Stream.concat(list.lines(), FIELDS.stream())
+          Stream.concat(listReader.lines(), FIELDS.stream())
               .map(line -> line.split(" "))
               .map(SparkMembers::describeIfMissing)
               .filter(Objects::nonNull)
@@ -122,7 +122,7 @@ final class SparkMembers {
     } catch (ReflectiveOperationException e) {
       try {
         lookup.findStatic(owner, name, type);
-      } catch (ReflectiveOperationException neither) {
+      } catch (ReflectiveOperationException staticError) {
         return false;
       }
     }

@@ -36,7 +36,6 @@ public final class StateFiles {
   private final CheckpointFolder folder;
   private final LatestOnlyExecutor<StoredState> writer =
       new LatestOnlyExecutor<>("assignor-state", this::write);
-
   private String lastSavedText; // used on the stream's thread
 
   // Filled by the listing before the first plan, or if that failed, before the first write. After

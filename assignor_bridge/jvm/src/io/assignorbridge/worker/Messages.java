@@ -173,7 +173,8 @@ public final class Messages {
   }
 
   /** Parses an answer of the expected type; throws the planner's error if the request failed. */
-  public static <A extends Answer> A parse(String line, Class<A> expected) throws PlannerException {
+  public static <A extends Answer> A parse(String line, Class<A> expectedType)
+      throws PlannerException {
     Answer answer;
     try {
       answer = JSON.readValue(line, Answer.class);
@@ -185,19 +186,19 @@ public final class Messages {
       throw new PlannerException(
           "the planner's answer " + problem + PlannerException.shorten(line, 200), e);
     }
-    if (answer instanceof Failed failed) {
-      String traceback = failed.traceback();
+    if (answer instanceof Failed failure) {
+      String traceback = failure.traceback();
       int start = Math.max(0, traceback.length() - MAX_TRACEBACK_CHARS);
       throw new PlannerException(
-          PlannerException.shorten(failed.error(), MAX_ERROR_CHARS)
+          PlannerException.shorten(failure.error(), MAX_ERROR_CHARS)
               + (traceback.isEmpty() ? "" : "\n" + traceback.substring(start)),
-          failed.misuse(),
+          failure.misuse(),
           null);
     }
-    if (!expected.isInstance(answer)) {
+    if (!expectedType.isInstance(answer)) {
       throw new PlannerException("the planner returned an unexpected answer: " + answer);
     }
-    return expected.cast(answer);
+    return expectedType.cast(answer);
   }
 
   /** Returns the topics in a Spark offset, which is JSON. */

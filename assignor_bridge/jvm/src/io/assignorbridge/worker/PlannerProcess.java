@@ -57,10 +57,10 @@ final class PlannerProcess implements AutoCloseable {
   String sendRequest(int stream, String request, long timeoutMs)
       throws PlannerException, InterruptedException {
     long number = ++requestCount; // the answer begins with the same number
-    Future<String> answer = io.submit(() -> exchange(number, stream + " " + request));
+    Future<String> answerFuture = io.submit(() -> exchange(number, stream + " " + request));
     boolean isInSync = false;
     try {
-      String line = answer.get(timeoutMs, TimeUnit.MILLISECONDS);
+      String line = answerFuture.get(timeoutMs, TimeUnit.MILLISECONDS);
       if (line == null) {
         throw new PlannerException("the planner process ended without an answer" + describeEnd());
       }
@@ -79,7 +79,7 @@ final class PlannerProcess implements AutoCloseable {
       throw new PlannerException(
           "the connection to the planner process broke" + describeEnd(), e.getCause());
     } catch (InterruptedException e) { // the query is being stopped; other streams continue
-      isInSync = awaitLateAnswer(answer);
+      isInSync = awaitLateAnswer(answerFuture);
       throw e;
     } finally {
       if (!isInSync) {
@@ -115,9 +115,9 @@ final class PlannerProcess implements AutoCloseable {
     return line;
   }
 
-  private static boolean awaitLateAnswer(Future<String> answer) {
+  private static boolean awaitLateAnswer(Future<String> answerFuture) {
     try {
-      return answer.get(LATE_ANSWER_TIMEOUT_MS, TimeUnit.MILLISECONDS) != null;
+      return answerFuture.get(LATE_ANSWER_TIMEOUT_MS, TimeUnit.MILLISECONDS) != null;
     } catch (InterruptedException | ExecutionException | TimeoutException e) {
       return false;
     }

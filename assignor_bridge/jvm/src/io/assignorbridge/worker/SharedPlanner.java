@@ -42,7 +42,7 @@ public final class SharedPlanner {
     private final long maxTurnWaitMs;
     private SharedPlanner planner;
     private PlannerProcess initializedProcess; // the process that has this stream's options
-    private Messages.Validated validated;
+    private Messages.Validated validation;
 
     public Client(AssignorOptions options) {
       this(options, MAX_TURN_WAIT_MS);
@@ -72,7 +72,7 @@ public final class SharedPlanner {
           planner.turn.unlock();
         }
       }
-      return validated;
+      return validation;
     }
 
     /** Sends a request and returns the answer; first sends the options if the process lacks them. */
@@ -141,7 +141,7 @@ public final class SharedPlanner {
     if (client.initializedProcess != currentProcess) {
       String request = Messages.format(new Messages.Validate(client.options.values()));
       String answer = currentProcess.sendRequest(client.stream, request, START_TIMEOUT_MS);
-      client.validated = Messages.parse(answer, Messages.Validated.class);
+      client.validation = Messages.parse(answer, Messages.Validated.class);
       client.initializedProcess = currentProcess;
     }
     return currentProcess;
