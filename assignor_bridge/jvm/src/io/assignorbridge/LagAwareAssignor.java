@@ -81,9 +81,10 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
     partitions.forEach(
         p -> partitionsByTopic.computeIfAbsent(p.topic(), t -> new ArrayList<>()).add(p));
     partitionsByTopic.forEach(
-        (topic, topicPartitions) ->
-            assignInRounds(
-                topicPartitions, subscribersByTopic.get(topic), lagByPartition, partitionsByMember));
+        (topic, topicPartitions) -> {
+          List<String> subscribers = subscribersByTopic.get(topic);
+          assignInRounds(topicPartitions, subscribers, lagByPartition, partitionsByMember);
+        });
     Map<String, Assignment> assignmentByMember = new HashMap<>();
     partitionsByMember.forEach(
         (m, memberPartitions) -> assignmentByMember.put(m, new Assignment(sort(memberPartitions))));

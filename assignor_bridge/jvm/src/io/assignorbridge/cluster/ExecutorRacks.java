@@ -124,10 +124,8 @@ public final class ExecutorRacks {
 
     private final String environmentVariable; // null without assignor.rack
     private final HashMap<String, String> rackByExecutor;
-
     @SuppressWarnings("serial") // accumulators are serializable
     private final ReportAccumulator<ReportedRack> reports;
-
     @SuppressWarnings("serial") // accumulators are serializable
     private final ReportAccumulator<TaskTraffic> traffic;
 

@@ -47,8 +47,8 @@ final class ReplicaRacks implements AutoCloseable {
   private static final int UNKNOWN = -1; // index of a partition without a known rack
 
   /**
-   * The result of a request. `rackSets` are distinct, `indexesByTopic` has each partition's index in
-   * `rackSets` (-1 if unknown), and `goneTopics` are requested topics that do not exist.
+   * The result of a request. `rackSets` are distinct; `indexesByTopic` has each partition's index
+   * in `rackSets` (-1 if unknown); and `goneTopics` are requested topics that do not exist.
    */
   private record Snapshot(
       List<List<String>> rackSets,
@@ -86,7 +86,8 @@ final class ReplicaRacks implements AutoCloseable {
   /** With `readsFollowers`, readers send Kafka their rack, so that followers can serve them. */
   ReplicaRacks(Map<String, String> kafkaSettings, boolean readsFollowers) {
     admin = new KafkaAdmin(kafkaSettings);
-    clientRack = ExecutorRacks.stripToNull(kafkaSettings.get(CommonClientConfigs.CLIENT_RACK_CONFIG));
+    String rack = kafkaSettings.get(CommonClientConfigs.CLIENT_RACK_CONFIG);
+    clientRack = ExecutorRacks.stripToNull(rack);
     this.readsFollowers = readsFollowers || clientRack != null;
   }
 

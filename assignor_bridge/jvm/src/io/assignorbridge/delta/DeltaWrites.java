@@ -30,7 +30,7 @@ import scala.collection.immutable.Seq;
  *   <li>To find the query's last batch, Delta (up to 4.4) runs a Spark job over the table's log in
  *       each batch. From the second batch on, this class reads it from the last commit's checksum.
  *   <li>Batches do not wait for checkpoints of the log ({@link DeltaCheckpoints}).
- *   <li>The last commit is known from the previous batch ({@link LastCommit}).
+ *   <li>For a path, the last commit is known from the previous batch ({@link LastCommit}).
  *   <li>Each commit records its batch's offset ranges and record count for `assignor audit`.
  * </ol>
  *
@@ -273,16 +273,12 @@ public final class DeltaWrites {
 
     @Override
     public void beginDoCommit() {}
-
     @Override
     public void beginBackfill() {}
-
     @Override
     public void beginPostCommit() {}
-
     @Override
     public void transactionCommitted() {}
-
     @Override
     public void transactionAborted() {}
 

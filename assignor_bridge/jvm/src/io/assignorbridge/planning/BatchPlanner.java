@@ -33,9 +33,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Requests a plan for each micro-batch of a stream and, if the options limit batches, its end. A
- * batch that Spark requests twice is planned once. {@link StreamResources} holds the objects that
- * the options require, and {@link Fallback} handles failures.
+ * Requests each micro-batch's plan from the planner and, if the options limit batches, its end;
+ * saves the planner's state. A batch that Spark requests twice is planned once. {@link
+ * StreamResources} holds what the options require, and {@link Fallback} handles failures.
  */
 public final class BatchPlanner implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(BatchPlanner.class);

@@ -6,7 +6,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Handles failures to plan or limit a batch. Spark then plans the batch, or the query fails
+ * Handles failures to plan or limit a batch. Spark then plans or limits it, or the query fails
  * (`assignor.onError=fail`). A failure with a new reason is logged. Each failure in a row doubles
  * the number of batches until the next request to the planner, up to 64.
  */

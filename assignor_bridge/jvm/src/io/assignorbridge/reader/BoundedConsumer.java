@@ -44,7 +44,6 @@ final class BoundedConsumer {
   private long heldBytesAtWindow; // held bytes when the window was last computed
   private long polledHeapBytes; // since the client was opened, estimated from samples
   private long[] expectedRangeBytes = {}; // of the unread ranges at the last `begin`
-
   private Metric incomingMetric; // total bytes from brokers
   private Metric consumedMetric; // total bytes of polled records
   private Metric responsesMetric; // total number of responses

@@ -28,7 +28,6 @@ final class FetchSize {
   private final boolean isSetByUser;
   private long fetchBytes;
   private boolean hasLargeBatches;
-
   private long responseCount; // in the sampled polls
   private long responseBytes; // size of these responses
   private long partitionChanges; // how often a polled partition was not in the previous poll

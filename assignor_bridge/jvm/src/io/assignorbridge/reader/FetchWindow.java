@@ -30,7 +30,6 @@ final class FetchWindow {
 
   /**
    * Returns how many partitions to fetch at a time, from the first one on.
-   *
    * @param unreadPartitions partitions with an unfinished range, in plan order
    * @param heldBytes heap bytes of records that were received before their turn
    * @param maxPartitions maximum number of partitions to fetch at a time

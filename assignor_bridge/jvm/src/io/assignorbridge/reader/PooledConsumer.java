@@ -27,7 +27,6 @@ final class PooledConsumer {
 
   final String stream;
   final int slot;
-
   long idleSinceNanos; // System.nanoTime() when the consumer became idle
   long idleBytes; // bytes that it held then
 

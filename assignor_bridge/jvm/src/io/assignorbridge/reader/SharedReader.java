@@ -37,7 +37,6 @@ import org.slf4j.LoggerFactory;
  */
 public final class SharedReader implements PartitionReader<InternalRow> {
   private static final Logger LOG = LoggerFactory.getLogger(SharedReader.class);
-
   private static final Duration POLL_LIMIT = Duration.ofMillis(100); // a killed task ends within it
   private static final long SHORT_TIMEOUT_MILLIS = 10_000; // longer timeouts are halved, not below this
   private static final long GRACE_NANOS = 2_000_000_000L; // for the others after a hand-over

@@ -60,7 +60,7 @@ public final class AvroRecords implements UDF1<byte[], byte[]> {
     }
   }
 
-  /** Skips over the values of a record, and checks their sizes. */
+  /** Skips over the values of a record, and checks their sizes, nesting, and text. */
   private static final class Scanner {
     private final byte[] record;
     private int position;

@@ -71,7 +71,7 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
         return null;
       }
       QuotedCopy copy = new QuotedCopy(value);
-      boolean isGood = readExactly(parser, typeTree, copy) && parser.nextToken() == null;
+      boolean isGood = checkValue(parser, typeTree, copy) && parser.nextToken() == null;
       return isGood ? copy.bytes() : null;
     } catch (IOException | RuntimeException e) {
       return null; // not JSON, or a number beyond one of Jackson's limits
@@ -88,8 +88,8 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
     }
   }
 
-  /** Reads the current value; returns false if it contains a number that Spark would change. */
-  private boolean readExactly(JsonParser parser, TypeTree tree, QuotedCopy copy) throws IOException {
+  /** Copies the value, quoted for a STRING column; returns false if Spark would change a number. */
+  private boolean checkValue(JsonParser parser, TypeTree tree, QuotedCopy copy) throws IOException {
     JsonToken token = parser.currentToken();
     DataType type = tree.type;
     if (type instanceof StringType) {
@@ -102,13 +102,13 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
         parser.nextToken();
         if (child == null) {
           parser.skipChildren();
-        } else if (!readExactly(parser, child, copy)) {
+        } else if (!checkValue(parser, child, copy)) {
           return false;
         }
       }
     } else if (token == JsonToken.START_ARRAY && type instanceof ArrayType) {
       while (parser.nextToken() != JsonToken.END_ARRAY) {
-        if (!readExactly(parser, tree.element, copy)) {
+        if (!checkValue(parser, tree.element, copy)) {
           return false;
         }
       }

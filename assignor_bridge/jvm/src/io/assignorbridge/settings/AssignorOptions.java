@@ -61,6 +61,7 @@ public record AssignorOptions(
     return name != null && !strip(name).equalsIgnoreCase(NONE);
   }
 
+  /** Collects the options of a stream; the source's options take precedence over the session's. */
   public static AssignorOptions of(CaseInsensitiveStringMap source, Map<String, String> session) {
     Map<String, String> values = new TreeMap<>(String.CASE_INSENSITIVE_ORDER);
     Map<String, String> kafkaSettings = new TreeMap<>();

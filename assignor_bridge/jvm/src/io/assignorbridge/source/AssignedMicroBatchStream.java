@@ -42,7 +42,8 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
    * The query's thread of each running stream. If a query fails before all its streams exist, Spark
    * stops none of them. They are stopped when the next stream starts.
    */
-  private static final Map<AssignedMicroBatchStream, Thread> THREADS = new ConcurrentHashMap<>();
+  private static final Map<AssignedMicroBatchStream, Thread> THREAD_BY_STREAM =
+      new ConcurrentHashMap<>();
 
   private final BatchPlanner planner;
   private final LogEndOffsets logEndOffsets;
@@ -92,13 +93,13 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
 
   /** Stops streams of failed queries, and starts the planner; stop this stream after an error. */
   void startPlanner() {
-    THREADS.forEach(
+    THREAD_BY_STREAM.forEach(
         (stream, queryThread) -> {
           if (!queryThread.isAlive()) {
             attempt("stop the stream of a query that has failed", stream::stop);
           }
         });
-    THREADS.put(this, Thread.currentThread());
+    THREAD_BY_STREAM.put(this, Thread.currentThread());
     planner.start();
   }
 
@@ -245,7 +246,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
 
   @Override
   public void stop() {
-    THREADS.remove(this);
+    THREAD_BY_STREAM.remove(this);
     try {
       logEndOffsets.close();
       planner.close();

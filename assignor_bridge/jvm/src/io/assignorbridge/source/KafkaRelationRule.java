@@ -62,8 +62,7 @@ public final class KafkaRelationRule extends Rule<LogicalPlan> {
     Object source = relation.source().isDefined() ? relation.source().get() : null;
     if (source == null || !isKafka(source.getClass())) {
       if (relation.extraOptions().get(AssignorOptions.NAME) != null) {
-        reportNoEffect(
-            "source '" + relation.sourceName() + "' is not Spark's Kafka source", false);
+        reportNoEffect("source '" + relation.sourceName() + "' is not Spark's Kafka source", false);
       }
       return relation;
     }

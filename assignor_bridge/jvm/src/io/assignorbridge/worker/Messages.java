@@ -116,6 +116,7 @@ public final class Messages {
   })
   public sealed interface Answer {}
 
+  /** `admits` is whether options limit batches, `needsTimes` whether that needs timestamps. */
   @JsonTypeName("validated")
   public record Validated(
       EffectiveOptions options,
@@ -155,7 +156,7 @@ public final class Messages {
   @JsonTypeName("admitted")
   public record Admitted(Columns.Ranges ranges, Map<String, String> metrics) implements Answer {}
 
-  /** Requests each partition's first offset at or after a time, which may limit the batch. */
+  /** Requests each partition's first offset from a time on, which may limit the batch. */
   @JsonTypeName("lookUp")
   public record LookUp(long timeMs) implements Answer {}
 

@@ -22,7 +22,7 @@ import java.util.concurrent.locks.ReentrantLock;
 public final class SharedPlanner {
   private static final long START_TIMEOUT_MS = 60_000;
   private static final long MAX_TURN_WAIT_MS = 60_000;
-  private static final Map<Interpreter, SharedPlanner> SHARED_PLANNERS = new HashMap<>(); // locked
+  private static final Map<Interpreter, SharedPlanner> SHARED_PLANNERS = new HashMap<>(); // a lock
   private static final AtomicInteger LAST_STREAM_NUMBER = new AtomicInteger();
 
   private final Interpreter interpreter;
