@@ -42,7 +42,7 @@ public final class Retentions implements AutoCloseable {
     admin = new KafkaAdmin(kafkaSettings);
   }
 
-  /** Returns the known retentions in ms, by topic (maybe of others, too); requests missing ones. */
+  /** Returns known retentions in ms, by topic (maybe of others); requests missing or old ones. */
   public Map<String, Long> findRetentions(Collection<String> topics) {
     long nowNanos = System.nanoTime();
     seenTopics.addAll(topics);

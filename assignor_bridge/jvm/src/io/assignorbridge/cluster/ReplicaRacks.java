@@ -207,7 +207,8 @@ final class ReplicaRacks implements AutoCloseable {
   private Snapshot createSnapshot(Set<String> goneTopics) {
     Map<List<String>, Integer> indexByRackSet = new LinkedHashMap<>();
     Map<String, int[]> indexesByTopic = new HashMap<>();
-    Map<Integer, String> rackByBroker = new HashMap<>(snapshot.rackByBroker()); // also if stopped
+    // Keep the racks of stopped brokers.
+    Map<Integer, String> rackByBroker = new HashMap<>(snapshot.rackByBroker());
     descriptionByTopic.forEach(
         (name, topic) -> {
           int[] topicIndexes =

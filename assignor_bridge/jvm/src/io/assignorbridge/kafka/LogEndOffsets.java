@@ -38,7 +38,7 @@ public final class LogEndOffsets implements AutoCloseable {
   private final String source;
   private volatile Offset latestOffset; // the end offsets when the last batch was planned
   private volatile Offset fixedEnd; // where the query stops; used until a broker answers
-  private volatile Map<TopicPartition, Long> ends = Map.of();
+  private volatile Map<TopicPartition, Long> endByPartition = Map.of();
   private volatile long answeredNanos; // time of the last answer
   private long nextRequestNanos = System.nanoTime(); // earliest time of the next request
   private boolean hasWarned;
@@ -99,9 +99,9 @@ public final class LogEndOffsets implements AutoCloseable {
   private Map<String, Map<Integer, Long>> groupByTopic() {
     Map<String, Map<Integer, Long>> endsByTopic = new TreeMap<>();
     if (!isStale()) {
-      boolean useFixedEnd = ends.isEmpty() && fixedEnd != null;
-      Map<TopicPartition, Long> offsets = useFixedEnd ? SourceOffsets.of(fixedEnd) : ends;
-      offsets.forEach(
+      boolean useFixedEnd = endByPartition.isEmpty() && fixedEnd != null;
+      var offsetByPartition = useFixedEnd ? SourceOffsets.of(fixedEnd) : endByPartition;
+      offsetByPartition.forEach(
           (p, end) ->
               endsByTopic.computeIfAbsent(p.topic(), t -> new TreeMap<>()).put(p.partition(), end));
     }
@@ -113,16 +113,16 @@ public final class LogEndOffsets implements AutoCloseable {
       return;
     }
     nextRequestNanos = System.nanoTime() + RETRY_NANOS; // earlier if there is an answer
-    Map<TopicPartition, OffsetSpec> specs =
+    Map<TopicPartition, OffsetSpec> specByPartition =
         SourceOffsets.partitionsOf(latestOffset).stream()
             .collect(Collectors.toMap(p -> p, p -> OffsetSpec.latest()));
-    Map<TopicPartition, Long> newEnds = new HashMap<>();
+    Map<TopicPartition, Long> newEndByPartition = new HashMap<>();
     try {
       var options = new ListOffsetsOptions(isolation).timeoutMs(timeoutMs);
-      var endResults = admin.open().listOffsets(specs, options);
-      for (TopicPartition p : specs.keySet()) {
+      var endResults = admin.open().listOffsets(specByPartition, options);
+      for (TopicPartition p : specByPartition.keySet()) {
         try {
-          newEnds.put(p, endResults.partitionResult(p).get().offset());
+          newEndByPartition.put(p, endResults.partitionResult(p).get().offset());
         } catch (ExecutionException e) { // other partitions may still have a leader
           warn(e.getCause());
         }
@@ -132,8 +132,8 @@ public final class LogEndOffsets implements AutoCloseable {
     } catch (RuntimeException | LinkageError e) {
       warn(e);
     }
-    if (!newEnds.isEmpty()) {
-      ends = newEnds;
+    if (!newEndByPartition.isEmpty()) {
+      endByPartition = newEndByPartition;
       answeredNanos = System.nanoTime();
       nextRequestNanos = answeredNanos + MIN_INTERVAL_NANOS;
     }

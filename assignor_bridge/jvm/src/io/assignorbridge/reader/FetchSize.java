@@ -33,7 +33,6 @@ final class FetchSize {
   private long partitionChanges; // how often a polled partition was not in the previous poll
   private Set<TopicPartition> lastPolledPartitions = Set.of();
   private boolean areFirstResponses; // whether the samples are a client's first
-
   FetchSize(Map<String, Object> params, long bufferBytes, int partitionCount) {
     this.params = params;
     this.bufferBytes = bufferBytes;
