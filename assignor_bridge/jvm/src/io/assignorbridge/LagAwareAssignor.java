@@ -68,7 +68,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
                         t -> subscribersByTopic.computeIfAbsent(t, k -> new ArrayList<>()).add(member)));
     List<TopicPartition> partitions = new ArrayList<>();
     for (String topic : subscribersByTopic.keySet()) {
-      Integer partitionCount = cluster.partitionCountForTopic(topic); // null without a topic
+      Integer partitionCount = cluster.partitionCountForTopic(topic); // null for a missing topic
       for (int number = 0; partitionCount != null && number < partitionCount; number++) {
         partitions.add(new TopicPartition(topic, number));
       }
@@ -117,7 +117,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
     }
   }
 
-  /** Returns lags, at least 0; omits unknown lags, and those that {@link #startsAtEnd} makes 0. */
+  /** Returns lags, at least 0; omits unknown ones, and 0 for partitions that start at the end. */
   protected Map<TopicPartition, Long> fetchLags(Collection<TopicPartition> partitions) {
     long timeoutMs = timeoutMs();
     long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
@@ -131,7 +131,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
       Thread.currentThread().interrupt();
     } finally {
       if (admin != null) {
-        admin.close(Duration.ofMillis(1)); // 0 waits until its thread ends, even in a DNS lookup
+        admin.close(Duration.ofMillis(1)); // 0 waits for its thread, even in a DNS lookup
       }
     }
     return Map.of();
@@ -161,7 +161,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
                 ? commit.offset()
                 : await(startResults.partitionResult(partition), deadlineNanos).offset();
         lagByPartition.put(partition, Math.max(end - start, 0));
-      } catch (ExecutionException | TimeoutException error) { // deleted, or without a leader
+      } catch (ExecutionException | TimeoutException error) { // such as a deleted partition
         warnOnce(error); // after the deadline, `await` still returns the results that have arrived
       }
     }

@@ -29,7 +29,7 @@ public final class LimitedBatch {
     }
   }
 
-  /** `min` decides whether there is a batch; `max` is `maxOffsets` (MAX_VALUE if unlimited). */
+  /** Spark's limits: `min` triggers a batch; `max` is `maxOffsets` (MAX_VALUE if unlimited). */
   public record Limits(ReadLimit min, ReadLimit max, long maxOffsets) {
     public static Limits of(ReadLimit limit) {
       ReadLimit min = ReadLimit.allAvailable();
@@ -79,7 +79,7 @@ public final class LimitedBatch {
     endByPartition.forEach(
         (p, end) -> {
           Long startOffset = startByPartition.get(p);
-          if (startOffset != null && startOffset < end) { // Spark itself reports lower ends
+          if (startOffset != null && startOffset < end) { // Spark reports lower ends itself
             var range = new OffsetRange(p.topic(), p.partition(), startOffset, end);
             unreadRangeByPartition.put(p, range);
           }

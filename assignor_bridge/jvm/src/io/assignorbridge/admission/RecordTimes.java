@@ -106,8 +106,8 @@ public final class RecordTimes implements AutoCloseable {
   }
 
   /**
-   * Looks up each partition's first offset with a timestamp of at least `millis`, or -1. Returns
-   * these offsets, `lookUpCount` (for this batch, including this one), and the ranges' timestamps.
+   * Looks up each partition's first offset with a timestamp of at least `millis`. Returns these
+   * offsets (-1 if none), the ranges' timestamps, and `lookUpCount`, which includes this look-up.
    */
   public Columns.Times lookUp(
       int lookUpCount, long millis, List<OffsetRange> unreadRanges, long timeoutMs)

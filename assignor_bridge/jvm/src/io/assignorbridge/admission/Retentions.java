@@ -42,7 +42,7 @@ public final class Retentions implements AutoCloseable {
     admin = new KafkaAdmin(kafkaSettings);
   }
 
-  /** Returns known retentions in ms, by topic (maybe of others); requests missing or old ones. */
+  /** Returns all known retentions in ms, by topic; requests those that are missing or old. */
   public Map<String, Long> findRetentions(Collection<String> topics) {
     long nowNanos = System.nanoTime();
     seenTopics.addAll(topics);
@@ -82,7 +82,7 @@ public final class Retentions implements AutoCloseable {
     } catch (InterruptedException e) {
       return; // the query has ended
     } catch (RuntimeException | LinkageError e) {
-      warn("any topic", e);
+      warnOnce("any topic", e);
     }
     retentionMsByTopic = Map.copyOf(newRetentionMsByTopic);
   }
@@ -100,11 +100,11 @@ public final class Retentions implements AutoCloseable {
         newRetentionMsByTopic.put(topic, millis);
       }
     } catch (ExecutionException e) {
-      warn("topic '" + topic + "'", e.getCause());
+      warnOnce("topic '" + topic + "'", e.getCause());
     }
   }
 
-  private void warn(String topics, Throwable error) {
+  private void warnOnce(String topics, Throwable error) {
     if (!hasWarned && !admin.isEnded()) {
       String advice = " (the query's user needs DescribeConfigs on this topic)";
       LOG.warn(

@@ -23,7 +23,7 @@ public final class ExecutorList {
   private ExecutorList() {}
 
   /** Updates the racks; returns the active executors that have slots (none in local mode). */
-  static List<Executor> of(SparkContext context, ExecutorRacks racks) {
+  static List<Executor> listExecutors(SparkContext context, ExecutorRacks racks) {
     List<Executor> executors = new ArrayList<>();
     racks.update();
     for (ExecutorSummary e : listSummaries(context)) {

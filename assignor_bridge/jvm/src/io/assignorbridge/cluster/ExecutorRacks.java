@@ -52,7 +52,7 @@ public final class ExecutorRacks {
     context.register(reports);
   }
 
-  /** Returns what readers need to find their rack and to report traffic; sent with a plan. */
+  /** Returns what readers need to find their rack and to report traffic; it is sent with a plan. */
   ReaderRacks toReaderRacks(List<Executor> executors, ReportAccumulator<TaskTraffic> traffic) {
     return new ReaderRacks(environmentVariable, reports, traffic, executors);
   }
@@ -196,7 +196,7 @@ public final class ExecutorRacks {
       return rackByHost.get(host);
     }
 
-    /** Reads the file again if it has changed; on failure, keeps the racks, and warns if new. */
+    /** Reads the file again if it has changed; on failure, keeps the racks and warns once. */
     void reloadIfChanged() {
       try {
         FileTime modifiedTime = Files.getLastModifiedTime(file);
@@ -207,7 +207,7 @@ public final class ExecutorRacks {
         }
       } catch (IOException e) {
         String problem = describe(e);
-        if (!problem.equals(lastProblem)) { // the file may be half written, and is read again
+        if (!problem.equals(lastProblem)) { // tried again for each plan: it may be half written
           LOG.warn("assignor-bridge keeps the previous racks (the query continues): {}", problem);
         }
         lastProblem = problem;

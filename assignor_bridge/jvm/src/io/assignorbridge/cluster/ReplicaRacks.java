@@ -151,7 +151,7 @@ final class ReplicaRacks implements AutoCloseable {
     } catch (InterruptedException e) {
       return; // the query has ended
     } catch (RuntimeException | LinkageError e) {
-      warn("any topic", e);
+      warnOnce("any topic", e);
     } finally {
       firstRequest.countDown();
     }
@@ -168,7 +168,7 @@ final class ReplicaRacks implements AutoCloseable {
         if (e.getCause() instanceof UnknownTopicOrPartitionException) {
           goneTopics.add(topic.getKey());
         } else {
-          warn("topic '" + topic.getKey() + "'", e.getCause());
+          warnOnce("topic '" + topic.getKey() + "'", e.getCause());
         }
       }
     }
@@ -199,7 +199,7 @@ final class ReplicaRacks implements AutoCloseable {
           rackAwareBrokers.add(id);
         }
       } catch (ExecutionException e) {
-        warnOfSelectors(e.getCause());
+        warnOfSelectorsOnce(e.getCause());
       }
     }
   }
@@ -256,7 +256,7 @@ final class ReplicaRacks implements AutoCloseable {
     }
   }
 
-  private void warn(String topics, Throwable error) {
+  private void warnOnce(String topics, Throwable error) {
     if (!hasWarned && !admin.isEnded()) {
       LOG.warn(
           "assignor-bridge could not request the replica racks of {}; it uses the last known ones,"
@@ -266,7 +266,7 @@ final class ReplicaRacks implements AutoCloseable {
     }
   }
 
-  private void warnOfSelectors(Throwable error) {
+  private void warnOfSelectorsOnce(Throwable error) {
     if (!hasWarnedOfSelectors && !admin.isEnded()) {
       String advice = " (the query's user needs DescribeConfigs on the Cluster)";
       LOG.warn(

@@ -23,7 +23,7 @@ import org.slf4j.LoggerFactory;
  */
 public final class Zones implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(Zones.class);
-  private static final int MIN_PLANS_BEFORE_LOG = 3; // readers report racks when a batch has run
+  private static final int MIN_PLANS_BEFORE_LOG = 3; // readers report their racks after a batch
 
   private final SparkContext context;
   private final Map<String, String> kafkaSettings;
@@ -49,7 +49,7 @@ public final class Zones implements AutoCloseable {
   }
 
   public List<Executor> listExecutors() {
-    return ExecutorList.of(context, executorRacks);
+    return ExecutorList.listExecutors(context, executorRacks);
   }
 
   public ExecutorRacks.ReaderRacks toReaderRacks(List<Executor> executors) {
@@ -153,8 +153,8 @@ public final class Zones implements AutoCloseable {
   }
 
   /**
-   * Counts the bytes that readers received from brokers in other racks. Bytes from a broker whose
-   * rack is unknown are counted when the rack becomes known.
+   * Counts the bytes that readers received, in total and from brokers in other racks. If a broker's
+   * rack is unknown, its bytes are attributed when the rack becomes known.
    */
   static final class CrossZoneBytes {
     private record Route(String readerRack, int broker) {}

@@ -29,7 +29,7 @@ final class LastCommit {
   private static final Logger LOG = LoggerFactory.getLogger(LastCommit.class);
 
   private final DeltaCheckpoints checkpoints;
-  private DeltaLog log; // of the run's table; null before its first transaction, or for a catalog
+  private DeltaLog log; // of the run's table; null before a transaction, or for a catalog table
   private boolean isCompatible = true;
 
   LastCommit(DeltaCheckpoints checkpoints) {
@@ -59,7 +59,7 @@ final class LastCommit {
       return null; // if its own listing fails as well, Delta reports the error
     } catch (LinkageError error) {
       isCompatible = false;
-      LOG.info("with this Delta version, each append lists the table's log (only slower)", error);
+      LOG.info("with this Delta version, each append lists the table's log, which is slower", error);
       return null;
     }
   }

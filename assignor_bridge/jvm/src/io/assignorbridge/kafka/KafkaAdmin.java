@@ -16,12 +16,14 @@ public final class KafkaAdmin implements AutoCloseable {
   private volatile boolean ended;
   private SecuredParams params; // the parameters of the open client
 
-  /** Takes the settings of the stream's Kafka client, without their prefix `kafka.`. */
   public KafkaAdmin(Map<String, String> kafkaSettings) {
     this.kafkaSettings = new HashMap<>(kafkaSettings);
   }
 
-  /** Returns the client, or opens it (slowly). Throws InterruptedException after `close`. */
+  /**
+   * Returns the client; opens one (slowly) if there is none or its token is outdated. Throws
+   * InterruptedException after {@link #close}.
+   */
   public Admin open() throws InterruptedException {
     Admin client = admin.get();
     if (client == null || params.isOutdated()) {
@@ -55,7 +57,7 @@ public final class KafkaAdmin implements AutoCloseable {
   private void closeClient() {
     Admin client = admin.getAndSet(null);
     if (client != null) {
-      client.close(Duration.ofMillis(1)); // 0 waits until its thread ends, even in a DNS lookup
+      client.close(Duration.ofMillis(1)); // 0 waits for its thread, even in a DNS lookup
     }
   }
 }

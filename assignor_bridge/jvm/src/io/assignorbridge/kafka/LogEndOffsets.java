@@ -124,13 +124,13 @@ public final class LogEndOffsets implements AutoCloseable {
         try {
           newEndByPartition.put(p, endResults.partitionResult(p).get().offset());
         } catch (ExecutionException e) { // other partitions may still have a leader
-          warn(e.getCause());
+          warnOnce(e.getCause());
         }
       }
     } catch (InterruptedException e) {
       LOG.debug("the query has ended");
     } catch (RuntimeException | LinkageError e) {
-      warn(e);
+      warnOnce(e);
     }
     if (!newEndByPartition.isEmpty()) {
       endByPartition = newEndByPartition;
@@ -139,7 +139,7 @@ public final class LogEndOffsets implements AutoCloseable {
     }
   }
 
-  private void warn(Throwable error) {
+  private void warnOnce(Throwable error) {
     if (!hasWarned && !admin.isEnded()) {
       hasWarned = true;
       LOG.warn(

@@ -40,7 +40,6 @@ import org.slf4j.LoggerFactory;
 public final class BatchPlanner implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(BatchPlanner.class);
 
-  /** The last batch and its tasks. */
   private record PlannedBatch(Offset start, Offset end, InputPartition[] tasks) {
     boolean matches(Offset otherStart, Offset otherEnd) {
       return start.equals(otherStart) && end.equals(otherEnd);
@@ -58,7 +57,7 @@ public final class BatchPlanner implements AutoCloseable {
   private final Fallback planFallback;
   private final Fallback admissionFallback;
 
-  private SharedPlanner.Client planner; // null before it is needed
+  private SharedPlanner.Client planner; // null until needed, and while switched off
   private StreamResources resources; // null until a planner has validated the options
   private ExecutorRacks.ReaderRacks racks; // null before the first plan
   private PlannedBatch lastBatch; // null before the first batch
@@ -308,7 +307,7 @@ public final class BatchPlanner implements AutoCloseable {
     return countByTopic;
   }
 
-  /** Before the first request, restores the newest stored state that the planner can use. */
+  /** Before the first plan or limit, restores the newest stored state that the planner can use. */
   private void restoreState(Offset end) throws PlannerException, InterruptedException {
     if (!isStateRead) {
       SharedPlanner.Client planner = connect();
@@ -353,7 +352,7 @@ public final class BatchPlanner implements AutoCloseable {
         : resources.options().onError().equals("fail");
   }
 
-  /** Converts an error, except an interrupt; makes the planner forget the stream if necessary. */
+  /** Converts an error; rethrows an interrupt. Makes the planner forget the stream if necessary. */
   private PlannerException toFailure(Throwable e) {
     if (planner != null && !(e instanceof RecordTimes.NoTimesException)) {
       planner.forget();

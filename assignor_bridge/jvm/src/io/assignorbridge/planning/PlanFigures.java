@@ -41,7 +41,7 @@ final class PlanFigures {
     planMetrics.put("fallbackReason", firstLineOf(reason));
   }
 
-  /** Reports that the option is switched off. That is not a failure and must not raise an alert. */
+  /** Reports that assignor-bridge is off, which is not a failure and must not raise an alert. */
   void setSwitchedOff(String reason, int taskCount) {
     admissionMetrics.clear();
     startBatch("spark", taskCount);

@@ -29,7 +29,6 @@ final class TaskBuilder {
     }
   }
 
-  /** Returns the ranges that the batch must read. */
   List<OffsetRange> requestedRanges() {
     return requestedRanges;
   }

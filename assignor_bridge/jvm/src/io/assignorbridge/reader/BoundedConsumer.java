@@ -63,7 +63,7 @@ final class BoundedConsumer {
     openClient();
   }
 
-  /** Starts to fetch more partitions, which have an unfinished range. */
+  /** Adds partitions with an unfinished range, and fetches those that fit into the window. */
   void begin(Collection<PartitionPosition> positions, long heldBytes) {
     unreadPartitions.addAll(positions);
     unreadPartitions.sort(Comparator.comparingInt(p -> p.currentRange.index));
@@ -181,7 +181,7 @@ final class BoundedConsumer {
     }
   }
 
-  /** Returns the offset past markers and compacted offsets; the known position if it fails. */
+  /** Returns the offset after markers and compacted offsets; the old one while a leader changes. */
   long offsetOf(PartitionPosition position) {
     try {
       return consumer.position(position.partition, Duration.ZERO);

@@ -33,7 +33,6 @@ final class ConsumerPool {
   private static final long CLOSE_RETRY_MILLIS = 500;
 
   private static ConsumerPool instance;
-
   private final List<PooledConsumer> idleConsumers = new ArrayList<>(); // oldest first; also the lock
   private Set<String> endedStreams = Set.of(); // lock: idleConsumers
   private int openCount; // idle or in use, but not discarded; lock: idleConsumers
@@ -75,7 +74,7 @@ final class ConsumerPool {
     capacity = conf.getInt("spark.kafka.consumer.cache.capacity", 64);
     janitor =
         Executors.newSingleThreadScheduledExecutor(
-            LatestOnlyExecutor.daemonFactory("assignor-consumer-pool"));
+            LatestOnlyExecutor.createDaemonFactory("assignor-consumer-pool"));
     long idleLimitMillis = conf.getTimeAsMs("spark.kafka.consumer.cache.timeout", "5m");
     long idleLimitNanos = TimeUnit.MILLISECONDS.toNanos(idleLimitMillis);
     long intervalMillis =

@@ -38,8 +38,8 @@ import org.slf4j.LoggerFactory;
 public final class SharedReader implements PartitionReader<InternalRow> {
   private static final Logger LOG = LoggerFactory.getLogger(SharedReader.class);
   private static final Duration POLL_LIMIT = Duration.ofMillis(100); // a killed task ends within it
-  private static final long SHORT_TIMEOUT_MILLIS = 10_000; // longer timeouts are halved, not below this
-  private static final long GRACE_NANOS = 2_000_000_000L; // for the others after a hand-over
+  private static final long SHORT_TIMEOUT_MILLIS = 10_000; // longer ones are halved, not below it
+  private static final long GRACE_NANOS = 2_000_000_000L; // for other partitions after a hand-over
 
   private final AssignedInputPartition task;
   private final SparkRanges sparkRanges;
@@ -183,7 +183,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       RangeCursor firstRange = ranges.first();
       Chunk chunk = firstRange == null ? null : firstRange.chunks.poll();
       if (chunk != null) {
-        show(chunk);
+        startChunk(chunk);
         return true;
       }
       times.charge(null);
@@ -212,7 +212,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     return false;
   }
 
-  private void show(Chunk chunk) {
+  private void startChunk(Chunk chunk) {
     RangeCursor cursor = chunk.cursor();
     times.charge(cursor);
     records = chunk.records();
@@ -238,7 +238,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       withConsumer(pooledConsumer -> pooledConsumer.begin(begunRanges, ranges.heldBytes(), keptChunks));
     } catch (LinkageError e) { // an incompatible Spark; these ranges have returned no record yet
       int count = ranges.handOverAll(begunRanges);
-      LOG.warn("Spark's own reader reads {} ranges: the shared reader is incompatible", count, e);
+      LOG.warn("Spark's own reader reads {} ranges, because Spark is incompatible", count, e);
       ReaderCounters.HANDED_OVER_RANGES.add(count);
       return;
     }

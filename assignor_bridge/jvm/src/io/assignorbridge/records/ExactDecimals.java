@@ -13,7 +13,7 @@ import org.apache.spark.sql.types.DecimalType;
 public final class ExactDecimals implements UDF1<String, BigDecimal> {
   private static final long serialVersionUID = 1L;
 
-  /** Longer text is rejected, because Java's parser takes quadratic time; also larger exponents. */
+  /** Limit for the text, which Java's parser reads in quadratic time, and for the exponent. */
   private static final int MAX_CHARACTERS = 1000;
 
   private final int precision;

@@ -42,7 +42,7 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
   private final HashMap<String, String> options;
   private transient JsonFactory factory;
   private transient TypeTree typeTree;
-  private transient boolean readsPlainDecimals; // whether quoted decimals have no local format
+  private transient boolean readsPlainDecimals; // whether quoted decimals follow no locale's format
 
   private JsonRecords(StructType schema, Map<String, String> options) {
     this.schema = schema;

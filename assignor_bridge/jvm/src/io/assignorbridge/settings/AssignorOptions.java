@@ -48,8 +48,7 @@ public record AssignorOptions(
           "range", "roundrobin", "sticky", "cooperative-sticky", "constrained-cooperative-sticky",
           "uniform", "lag-aware", "lag-aware-sticky", "failover", "streams");
 
-  /** Value of `assignor` that leaves the stream to Spark. */
-  private static final String NONE = "none";
+  private static final String NONE = "none"; // leaves the stream to Spark
 
   /** Returns whether `assignor` is set, by the source or else its session, and is not "none". */
   public static boolean hasAssignor(

@@ -33,7 +33,7 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Spark's Kafka stream with tasks from the planner instead of Spark's default assignment, and with
- * its batch limits if options set any. It inherits data-loss checks, AvailableNow, and metrics.
+ * the planner's limits if options set any. It inherits data-loss checks, AvailableNow, and metrics.
  */
 final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   private static final Logger LOG = LoggerFactory.getLogger(AssignedMicroBatchStream.class);

@@ -57,7 +57,7 @@ public final class Columns {
   /**
    * Timestamps in milliseconds. `stamp` is the timestamp of each range's first record (-1 if none).
    * After `lookUps` look-ups, `at` is each partition's first offset from time `askedMs` on (-1 if
-   * none). Before the first look-up, both are null.
+   * none); before the first one, `at` and `askedMs` are null.
    */
   public record Times(long nowMs, byte[] stamp, int lookUps, Long askedMs, byte[] at) {
     public static Times of(long nowMs, List<OffsetRange> rows, ToLongFunction<OffsetRange> stamp) {

@@ -197,7 +197,8 @@ public final class Messages {
           null);
     }
     if (!expectedType.isInstance(answer)) {
-      throw new PlannerException("the planner returned an unexpected answer: " + answer);
+      String text = PlannerException.shorten(line, 200);
+      throw new PlannerException("the planner returned an unexpected answer: " + text);
     }
     return expectedType.cast(answer);
   }

@@ -26,7 +26,7 @@ final class PlannerProcess implements AutoCloseable {
   private static final long LATE_ANSWER_TIMEOUT_MS = 1000;
   private static final Pattern ANSWER_NUMBER = Pattern.compile("\\d+ ");
   private static final ThreadFactory DAEMON_THREADS =
-      LatestOnlyExecutor.daemonFactory("assignor-planner-io");
+      LatestOnlyExecutor.createDaemonFactory("assignor-planner-io");
 
   private final String python;
   private final Process process;
@@ -99,7 +99,7 @@ final class PlannerProcess implements AutoCloseable {
     io.shutdownNow();
   }
 
-  /** Sends a request and returns the answer's line, or null at the end; skips printed text. */
+  /** Sends a request; returns the answer's line (null if the output ends); skips printed text. */
   private String exchange(long number, String request) throws IOException {
     requestWriter.write(number + " " + request + "\n");
     requestWriter.flush();
