@@ -196,7 +196,7 @@ public final class ExecutorRacks {
       return rackByHost.get(host);
     }
 
-    /** Reads the file again if it has changed; on failure, keeps the racks and warns once. */
+    /** Reads a changed file again; on failure, keeps the racks, and warns once per problem. */
     void reloadIfChanged() {
       try {
         FileTime modifiedTime = Files.getLastModifiedTime(file);
@@ -207,7 +207,7 @@ public final class ExecutorRacks {
         }
       } catch (IOException e) {
         String problem = describe(e);
-        if (!problem.equals(lastProblem)) { // tried again for each plan: it may be half written
+        if (!problem.equals(lastProblem)) { // reading is retried: the file may be half written
           LOG.warn("assignor-bridge keeps the previous racks (the query continues): {}", problem);
         }
         lastProblem = problem;

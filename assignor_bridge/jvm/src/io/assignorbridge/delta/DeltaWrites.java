@@ -248,8 +248,8 @@ public final class DeltaWrites {
       THREAD_OBSERVER.setObserver(previousObserver);
       OptimisticTransaction transaction = previousObserver.startingTransaction(() -> begin(start));
       if (transaction.snapshot().version() < 0) { // Delta would create a new table
-        String folder = transaction.deltaLog().dataPath().toString();
-        throw new UncheckedIOException(new FileNotFoundException("no Delta table in " + folder));
+        String problem = "the table at " + transaction.deltaLog().dataPath() + " no longer exists";
+        throw new UncheckedIOException(new FileNotFoundException(problem));
       }
       if (transaction.getClass() != OptimisticTransaction.class) {
         return transaction;

@@ -59,7 +59,7 @@ final class LastCommit {
       return null; // if its own listing fails as well, Delta reports the error
     } catch (LinkageError error) {
       isCompatible = false;
-      LOG.info("with this Delta version, each append lists the table's log, which is slower", error);
+      LOG.info("with this Delta version, each append lists the table's log (slower)", error);
       return null;
     }
   }
