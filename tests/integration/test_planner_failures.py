@@ -58,7 +58,7 @@ FAILURES = [
     ),
     pytest.param("stranger", "unknown executor 'no-such-executor'", id="an executor that is gone"),
     pytest.param(
-        "unsorted-tail", "takes 2.0 s: expected at most the 1.0 s", id="tail tasks are not sorted"
+        "unsorted-tail", "takes 2.0 s: expected at most 1.0 s", id="tail tasks are not sorted"
     ),
     pytest.param(
         "tail-slot", "expected -1 for a tail task", id="a tail task has a slot",
