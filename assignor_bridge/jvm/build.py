@@ -53,7 +53,7 @@ _SPARK_MEMBER = re.compile(
     re.MULTILINE,
 )
 #: Class files that name one of these are used only by jobs, not by streams.
-_ONLY_FOR_JOBS = (
+_JOB_ONLY_NAMES = (
     "org/apache/spark/sql/delta/",
     "org/apache/spark/sql/api/java/UDF1",
     "io/assignorbridge/records/OrderConflicts",
@@ -73,7 +73,7 @@ def hash_sources() -> str:
 
 
 def build(folder: Path = JARS_FOLDER) -> Path:
-    """Build the jar of the current version, unless it exists, and return its path.
+    """Build the current version's jar unless it exists; return its path, or raise JarError.
 
     1. Compile the sources, or copy the classes from a jar with the same sources.
     2. Add the version, pack the jar, and remove the jars of other versions.
@@ -148,7 +148,7 @@ def _list_spark_members(classes: Path) -> list[str]:
     javap = subprocess.run(command, capture_output=True, text=True, check=True)
     members: set[str] = set()
     for text in javap.stdout.split("\nClassfile "):
-        if not any(name in text for name in _ONLY_FOR_JOBS):
+        if not any(name in text for name in _JOB_ONLY_NAMES):
             members.update(" ".join(filter(None, entry)) for entry in _SPARK_MEMBER.findall(text))
             members.update(_SPARK_SUBCLASS.findall(text))
     return sorted(members)
@@ -156,14 +156,14 @@ def _list_spark_members(classes: Path) -> list[str]:
 
 def _pack(jar: Path, *roots: Path) -> None:
     jar.parent.mkdir(parents=True, exist_ok=True)
-    scratch = jar.with_suffix(".tmp")
-    with zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED) as archive:
+    partial_jar = jar.with_suffix(".tmp")
+    with zipfile.ZipFile(partial_jar, "w", zipfile.ZIP_DEFLATED) as archive:
         for root in roots:
             for path in sorted(p for p in root.rglob("*") if p.is_file()):
                 entry = zipfile.ZipInfo(path.relative_to(root).as_posix(), (2020, 1, 1, 0, 0, 0))
                 entry.compress_type = zipfile.ZIP_DEFLATED
                 archive.writestr(entry, path.read_bytes())
-    scratch.replace(jar)
+    partial_jar.replace(jar)
 
 
 if __name__ == "__main__":

@@ -25,39 +25,39 @@ public final class GuardedBroker {
   private GuardedBroker() {}
 
   public static void main(String[] args) {
-    String properties = args[0];
+    String propertiesFile = args[0];
     String clusterId = args[1];
-    String temporary = args[2];
-    startDaemon("parent-guard", () -> endWithParent(temporary));
-    if (!lock(Path.of(properties).resolveSibling("broker.lock"))) {
+    String temporaryFolder = args[2];
+    startDaemon("parent-guard", () -> endWithParent(temporaryFolder));
+    if (!lock(Path.of(propertiesFile).resolveSibling("broker.lock"))) {
       System.exit(1);
     }
     if (!clusterId.equals("-")) {
-      String[] format = {"format", "--config", properties, "--cluster-id", clusterId};
-      int status = kafka.tools.StorageTool.execute(format, System.out);
+      String[] formatArguments = {"format", "--config", propertiesFile, "--cluster-id", clusterId};
+      int status = kafka.tools.StorageTool.execute(formatArguments, System.out);
       if (status != 0) {
         System.exit(status);
       }
     }
-    kafka.Kafka.main(new String[] {properties});
+    kafka.Kafka.main(new String[] {propertiesFile});
   }
 
   /** Locks the folder or prints why not; Kafka locks it only after it has written metadata. */
-  private static boolean lock(Path file) {
+  private static boolean lock(Path lockFile) {
     try {
       folderLock =
-          FileChannel.open(file, StandardOpenOption.CREATE, StandardOpenOption.WRITE).tryLock();
+          FileChannel.open(lockFile, StandardOpenOption.CREATE, StandardOpenOption.WRITE).tryLock();
       if (folderLock == null) {
-        System.out.println("another broker is using the folder of " + file);
+        System.out.println("another broker is using the folder of " + lockFile);
       }
       return folderLock != null;
     } catch (IOException error) {
-      System.out.println(file + " cannot be locked: " + error);
+      System.out.println(lockFile + " cannot be locked: " + error);
       return false;
     }
   }
 
-  private static void endWithParent(String temporary) {
+  private static void endWithParent(String temporaryFolder) {
     try {
       while (System.in.read() >= 0) {
         // The parent sends nothing; only the end of the stream matters.
@@ -65,9 +65,9 @@ public final class GuardedBroker {
     } catch (IOException error) {
       System.out.println("standard input failed, so the broker ends: " + error);
     }
-    if (!temporary.equals("-")) {
+    if (!temporaryFolder.equals("-")) {
       try {
-        deleteFolder(Path.of(temporary));
+        deleteFolder(Path.of(temporaryFolder));
       } finally { // halt even after an error, so that no broker keeps running
         Runtime.getRuntime().halt(0);
       }

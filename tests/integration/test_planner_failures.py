@@ -50,7 +50,7 @@ FAILURES = [
         marks=pytest.mark.long,
     ),
     pytest.param("raises", "boom", id="the planner raises"),
-    pytest.param("drops", "does not cover the batch", id="the plan drops an offset"),
+    pytest.param("drops", "does not match the batch", id="the plan drops an offset"),
     pytest.param("doubles", "reads offsets twice", id="the plan reads offsets twice"),
     pytest.param(
         "invents", "it should read nothing", id="the plan reads what nobody asked for",
@@ -58,7 +58,7 @@ FAILURES = [
     ),
     pytest.param("stranger", "unknown executor 'no-such-executor'", id="an executor that is gone"),
     pytest.param(
-        "unsorted-tail", "takes 2.0 s: expected at most the 1.0 s", id="tail tasks are not sorted"
+        "unsorted-tail", "takes 2.0 s: expected at most 1.0 s", id="tail tasks are not sorted"
     ),
     pytest.param(
         "tail-slot", "expected -1 for a tail task", id="a tail task has a slot",
@@ -128,7 +128,7 @@ def test_what_a_python_prints_as_it_starts_is_no_answer(
         pytest.param(
             "raises", "Traceback: in the planner", id="the planner raises", marks=pytest.mark.long
         ),
-        pytest.param("drops", "does not cover the batch", id="the plan drops an offset"),
+        pytest.param("drops", "does not match the batch", id="the plan drops an offset"),
     ],
 )
 def test_on_error_fail_stops_the_query_and_a_restart_goes_on_exactly(

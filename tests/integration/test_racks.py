@@ -391,7 +391,7 @@ FILES = {
     "h1=a\nh1=b\n": "line 2 (h1=b) contradicts an earlier one, with rack a",
     "=a\n": "line 1 (=a) has no host",
     "h1=a\nh2=\n": "line 2 (h2=) has no rack",
-    "h1=\\u12\n": "line 1 (h1=\\u12) is broken",
+    "h1=\\u12\n": "line 1 (h1=\\u12) has a malformed Unicode escape",
 }
 
 

@@ -57,7 +57,7 @@ public final class BridgeTime {
       long begin = System.nanoTime();
       TaskBuilder builder = new TaskBuilder(partitions);
       String request =
-          Messages.write(
+          Messages.format(
               new Messages.PlanBatch(
                   1,
                   executors,
@@ -70,7 +70,7 @@ public final class BridgeTime {
                   null,
                   null));
       long encoded = System.nanoTime();
-      Messages.Planned plan = Messages.read(lines.get(1), Messages.Planned.class);
+      Messages.Planned plan = Messages.parse(lines.get(1), Messages.Planned.class);
       List<Columns.Task> planned = plan.tasks().unpack();
       long decoded = System.nanoTime();
       InputPartition[] tasks = builder.build(planned, executors, "stream", run);

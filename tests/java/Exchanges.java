@@ -30,9 +30,9 @@ public final class Exchanges {
       JsonNode given = JSON.readTree(line);
       out.println(
           given.has("ranges")
-              ? Messages.write(request(given))
+              ? Messages.format(request(given))
               : JSON.writeValueAsString(
-                  Messages.read(line, Messages.Planned.class).tasks().unpack()));
+                  Messages.parse(line, Messages.Planned.class).tasks().unpack()));
     }
     out.flush();
   }

@@ -702,7 +702,7 @@ public final class ReaderChecks {
           next++;
         }
       }
-      check(next == range.until, i + " ends at " + next);
+      check(next == range.end, i + " ends at " + next);
       ordered.removeFirst();
     }
     check(!consumer.isReading() && ordered.heldBytes() == 0, "something is left");

@@ -50,9 +50,9 @@ public final class SharedPlannerChecks {
 
   private static long pid(SharedPlanner.Client client, int afterMs, long timeoutMs)
       throws Exception {
-    String request = Messages.write(new Messages.Restore("" + afterMs, List.of()));
-    String answer = client.ask(request, timeoutMs);
-    return Long.parseLong(Messages.read(answer, Messages.Restored.class).why());
+    String request = Messages.format(new Messages.Restore("" + afterMs, List.of()));
+    String answer = client.sendRequest(request, timeoutMs);
+    return Long.parseLong(Messages.parse(answer, Messages.Restored.class).why());
   }
 
   /** Asks on another thread, which waits for the answer when this returns. */

@@ -68,23 +68,27 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
                         t -> subscribersByTopic.computeIfAbsent(t, k -> new ArrayList<>()).add(member)));
     List<TopicPartition> partitions = new ArrayList<>();
     for (String topic : subscribersByTopic.keySet()) {
-      Integer count = cluster.partitionCountForTopic(topic); // null if the topic does not exist
-      for (int number = 0; count != null && number < count; number++) {
+      Integer partitionCount = cluster.partitionCountForTopic(topic); // null for a missing topic
+      for (int number = 0; partitionCount != null && number < partitionCount; number++) {
         partitions.add(new TopicPartition(topic, number));
       }
     }
-    Map<TopicPartition, Long> lags = partitions.isEmpty() ? Map.of() : fetchLags(partitions);
+    Map<TopicPartition, Long> lagByPartition =
+        partitions.isEmpty() ? Map.of() : fetchLags(partitions);
     Map<String, List<TopicPartition>> partitionsByMember = new HashMap<>();
     group.groupSubscription().keySet().forEach(m -> partitionsByMember.put(m, new ArrayList<>()));
     Map<String, List<TopicPartition>> partitionsByTopic = new TreeMap<>();
     partitions.forEach(
         p -> partitionsByTopic.computeIfAbsent(p.topic(), t -> new ArrayList<>()).add(p));
     partitionsByTopic.forEach(
-        (topic, topicPartitions) ->
-            assignInRounds(topicPartitions, subscribersByTopic.get(topic), lags, partitionsByMember));
-    Map<String, Assignment> assignments = new HashMap<>();
-    partitionsByMember.forEach((member, own) -> assignments.put(member, new Assignment(sort(own))));
-    return new GroupAssignment(assignments);
+        (topic, topicPartitions) -> {
+          List<String> subscribers = subscribersByTopic.get(topic);
+          assignInRounds(topicPartitions, subscribers, lagByPartition, partitionsByMember);
+        });
+    Map<String, Assignment> assignmentByMember = new HashMap<>();
+    partitionsByMember.forEach(
+        (m, memberPartitions) -> assignmentByMember.put(m, new Assignment(sort(memberPartitions))));
+    return new GroupAssignment(assignmentByMember);
   }
 
   /**
@@ -94,10 +98,10 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
   private static void assignInRounds(
       List<TopicPartition> partitions,
       List<String> members,
-      Map<TopicPartition, Long> lags,
+      Map<TopicPartition, Long> lagByPartition,
       Map<String, List<TopicPartition>> partitionsByMember) {
     List<TopicPartition> sortedPartitions = new ArrayList<>(partitions); // ties keep their order
-    sortedPartitions.sort(Comparator.comparingLong(p -> -lags.getOrDefault(p, 0L)));
+    sortedPartitions.sort(Comparator.comparingLong(p -> -lagByPartition.getOrDefault(p, 0L)));
     Map<String, Long> totalLagByMember = new HashMap<>();
     List<String> sortedMembers = new ArrayList<>(members);
     Comparator<String> byTotalLag = Comparator.comparingLong(m -> totalLagByMember.getOrDefault(m, 0L));
@@ -109,11 +113,11 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
       TopicPartition partition = sortedPartitions.get(i);
       String member = sortedMembers.get(memberIndex);
       partitionsByMember.get(member).add(partition);
-      totalLagByMember.merge(member, lags.getOrDefault(partition, 0L), Long::sum);
+      totalLagByMember.merge(member, lagByPartition.getOrDefault(partition, 0L), Long::sum);
     }
   }
 
-  /** Returns lags, at least 0; omits partitions whose lag is unknown or that start at the end. */
+  /** Returns lags, at least 0; omits unknown ones, and 0 for partitions that start at the end. */
   protected Map<TopicPartition, Long> fetchLags(Collection<TopicPartition> partitions) {
     long timeoutMs = timeoutMs();
     long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
@@ -127,7 +131,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
       Thread.currentThread().interrupt();
     } finally {
       if (admin != null) {
-        admin.close(Duration.ofMillis(1)); // 0 waits until its thread ends, even in a DNS lookup
+        admin.close(Duration.ofMillis(1)); // 0 waits for its thread, even in a DNS lookup
       }
     }
     return Map.of();
@@ -136,38 +140,38 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
   private Map<TopicPartition, Long> computeLags(
       Admin admin, Collection<TopicPartition> partitions, long deadlineNanos)
       throws ExecutionException, InterruptedException, TimeoutException {
-    String group = String.valueOf(settings.get(ConsumerConfig.GROUP_ID_CONFIG));
+    String groupId = String.valueOf(settings.get(ConsumerConfig.GROUP_ID_CONFIG));
     KafkaFuture<Map<TopicPartition, OffsetAndMetadata>> commitResult =
-        admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata();
-    ListOffsetsResult ends = admin.listOffsets(toSpecs(partitions, OffsetSpec.latest()));
+        admin.listConsumerGroupOffsets(groupId).partitionsToOffsetAndMetadata();
+    ListOffsetsResult endResults = admin.listOffsets(toSpecs(partitions, OffsetSpec.latest()));
     // Requested before the commits arrive, because the members wait for each round trip.
-    ListOffsetsResult starts =
+    ListOffsetsResult startResults =
         admin.listOffsets(toSpecs(startsAtEnd() ? List.of() : partitions, OffsetSpec.earliest()));
-    Map<TopicPartition, OffsetAndMetadata> commits = await(commitResult, deadlineNanos);
-    Map<TopicPartition, Long> lags = new HashMap<>();
+    Map<TopicPartition, OffsetAndMetadata> commitByPartition = await(commitResult, deadlineNanos);
+    Map<TopicPartition, Long> lagByPartition = new HashMap<>();
     for (TopicPartition partition : partitions) {
-      OffsetAndMetadata commit = commits.get(partition);
+      OffsetAndMetadata commit = commitByPartition.get(partition);
       if (commit == null && startsAtEnd()) {
         continue;
       }
       try {
-        long end = await(ends.partitionResult(partition), deadlineNanos).offset();
+        long end = await(endResults.partitionResult(partition), deadlineNanos).offset();
         long start =
             commit != null
                 ? commit.offset()
-                : await(starts.partitionResult(partition), deadlineNanos).offset();
-        lags.put(partition, Math.max(end - start, 0));
-      } catch (ExecutionException | TimeoutException error) { // deleted, or without a leader
+                : await(startResults.partitionResult(partition), deadlineNanos).offset();
+        lagByPartition.put(partition, Math.max(end - start, 0));
+      } catch (ExecutionException | TimeoutException error) { // such as a deleted partition
         warnOnce(error); // after the deadline, `await` still returns the results that have arrived
       }
     }
-    return lags;
+    return lagByPartition;
   }
 
   /** Returns whether partitions without a committed offset start at the log's end, with lag 0. */
   private boolean startsAtEnd() {
-    Object reset = settings.get(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG);
-    return reset == null || reset.toString().toLowerCase(Locale.ROOT).equals("latest");
+    Object offsetReset = settings.get(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG);
+    return offsetReset == null || offsetReset.toString().toLowerCase(Locale.ROOT).equals("latest");
   }
 
   /** Returns the time limit for lags: two seconds, or half the rebalance timeout if shorter. */
@@ -181,7 +185,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
   /** Returns the consumer settings that an admin client accepts, with the time limit for lags. */
   private Map<String, Object> toAdminSettings(long timeoutMs) {
     Map<String, Object> adminSettings = new HashMap<>(settings);
-    // The client exists only for one look-up, which is too short to report metrics.
+    // The client exists only for one assignment, which is too short to report metrics.
     adminSettings.put(AdminClientConfig.METRIC_REPORTER_CLASSES_CONFIG, List.of());
     adminSettings.put("auto.include.jmx.reporter", false); // until Kafka 3.9
     adminSettings.put("enable.metrics.push", false); // since Kafka 3.7
@@ -197,7 +201,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
     if (!hasWarned) {
       hasWarned = true;
       LOG.warn(
-          "the lags of group {} could not be fetched within {} ms ({}): unknown lags count as 0",
+          "some lags of group {} were not fetched within {} ms and count as 0 (logged once): {}",
           settings.get(ConsumerConfig.GROUP_ID_CONFIG),
           timeoutMs(),
           String.valueOf(error instanceof ExecutionException ? error.getCause() : error));

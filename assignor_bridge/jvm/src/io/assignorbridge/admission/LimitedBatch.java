@@ -29,7 +29,7 @@ public final class LimitedBatch {
     }
   }
 
-  /** Spark's limits: `min` decides whether there is a batch; `max` is `maxOffsets` as a limit. */
+  /** Spark's limits: `min` triggers a batch; `max` is `maxOffsets` (MAX_VALUE if unlimited). */
   public record Limits(ReadLimit min, ReadLimit max, long maxOffsets) {
     public static Limits of(ReadLimit limit) {
       ReadLimit min = ReadLimit.allAvailable();
@@ -44,7 +44,7 @@ public final class LimitedBatch {
       return new Limits(min, ReadLimit.maxRows(maxOffsets), maxOffsets);
     }
 
-    /** Adds a marker if there is no maximum, because Spark requests all records without a limit. */
+    /** Adds a marker if there is no maximum; without any limit, Spark would read all records. */
     public static ReadLimit addAssignorLimit(ReadLimit limit) {
       Limits limits = of(limit);
       ReadLimit max = limits.maxOffsets < Long.MAX_VALUE ? limits.max : new AssignorLimit();
@@ -61,64 +61,70 @@ public final class LimitedBatch {
   }
 
   private final long maxOffsets;
-  private final Map<TopicPartition, Long> ends;
-  private final Map<TopicPartition, OffsetRange> unreadRanges = new HashMap<>();
+  private final Map<TopicPartition, Long> endByPartition;
+  private final Map<TopicPartition, OffsetRange> unreadRangeByPartition = new HashMap<>();
 
-  public LimitedBatch(Offset start, Offset latest, long maxOffsets, KafkaOffsetReader reader) {
+  public LimitedBatch(
+      Offset start, Offset latestOffset, long maxOffsets, KafkaOffsetReader reader) {
     this.maxOffsets = maxOffsets;
-    Map<TopicPartition, Long> starts = SourceOffsets.of(start);
-    ends = SourceOffsets.of(latest);
-    List<TopicPartition> newPartitions = new ArrayList<>(ends.keySet());
-    newPartitions.removeAll(starts.keySet());
+    Map<TopicPartition, Long> startByPartition = SourceOffsets.of(start);
+    endByPartition = SourceOffsets.of(latestOffset);
+    List<TopicPartition> newPartitions = new ArrayList<>(endByPartition.keySet());
+    newPartitions.removeAll(startByPartition.keySet());
     if (!newPartitions.isEmpty()) { // Spark reads new partitions from their beginning
-      starts.putAll(
+      startByPartition.putAll(
           SourceOffsets.of(
               reader.fetchEarliestOffsets(CollectionConverters.asScala(newPartitions).toSeq())));
     }
-    ends.forEach(
+    endByPartition.forEach(
         (p, end) -> {
-          Long startOffset = starts.get(p);
-          if (startOffset != null && startOffset < end) { // Spark itself reports lower ends
-            unreadRanges.put(p, new OffsetRange(p.topic(), p.partition(), startOffset, end));
+          Long startOffset = startByPartition.get(p);
+          if (startOffset != null && startOffset < end) { // Spark reports lower ends itself
+            var range = new OffsetRange(p.topic(), p.partition(), startOffset, end);
+            unreadRangeByPartition.put(p, range);
           }
         });
   }
 
   /** Returns the unread range of each partition that has new offsets. */
   public List<OffsetRange> unreadRanges() {
-    return List.copyOf(unreadRanges.values());
+    return List.copyOf(unreadRangeByPartition.values());
   }
 
-  /** Returns Spark's limit in offsets, which the planner's request contains; null if unlimited. */
-  public Long maxRecords() {
+  /** Returns Spark's limit in offsets for the planner's request; null if unlimited. */
+  public Long maxOffsets() {
     return maxOffsets == Long.MAX_VALUE ? null : maxOffsets;
   }
 
-  /** Returns the end; fails unless it has 1 to `maxOffsets` offsets, from each range's start. */
+  /**
+   * Returns the batch's end. Fails unless the planner admitted one part of each unread range, from
+   * its start (the part may be empty), and 1 to `maxOffsets` offsets in all.
+   */
   public Offset verifyEnd(List<OffsetRange> admittedRanges) throws PlannerException {
-    Map<TopicPartition, Long> admittedEnds = new HashMap<>(ends);
+    Map<TopicPartition, Long> admittedEndByPartition = new HashMap<>(endByPartition);
     Set<TopicPartition> admittedPartitions = new HashSet<>();
     long offsets = 0;
     for (OffsetRange range : admittedRanges) {
       TopicPartition p = new TopicPartition(range.topic(), range.partition());
-      OffsetRange unreadRange = unreadRanges.get(p);
+      OffsetRange unreadRange = unreadRangeByPartition.get(p);
       if (unreadRange == null
           || !admittedPartitions.add(p)
           || range.start() != unreadRange.start()
           || range.end() < unreadRange.start()
           || range.end() > unreadRange.end()) {
         throw new PlannerException(
-            "the planner admitted " + range + "; its partition has "
-                + (unreadRange == null ? "no unread range" : "one unread range, " + unreadRange));
+            "the planner admitted %s; expected one part of %s, from its start"
+                .formatted(range, unreadRange == null ? "an unread range" : unreadRange));
       }
       offsets = Math.addExact(offsets, range.end() - range.start());
-      admittedEnds.put(p, range.end());
+      admittedEndByPartition.put(p, range.end());
     }
-    if (admittedPartitions.size() < unreadRanges.size() || offsets < 1 || offsets > maxOffsets) {
+    int unreadRangeCount = unreadRangeByPartition.size();
+    if (admittedPartitions.size() < unreadRangeCount || offsets < 1 || offsets > maxOffsets) {
       throw new PlannerException(
           "the planner admitted %d offsets from %d partitions; expected 1 to %d offsets from %d"
-              .formatted(offsets, admittedPartitions.size(), maxOffsets, unreadRanges.size()));
+              .formatted(offsets, admittedPartitions.size(), maxOffsets, unreadRangeCount));
     }
-    return SourceOffsets.toOffset(admittedEnds);
+    return SourceOffsets.toOffset(admittedEndByPartition);
   }
 }

@@ -35,7 +35,7 @@ import org.slf4j.LoggerFactory;
  * offset. Only the stream's thread uses this class.
  */
 public final class RecordTimes implements AutoCloseable {
-  /** Thrown if Kafka returned no timestamps; the planner's memory is unchanged and need not be reset. */
+  /** Thrown if Kafka returned no timestamps, which leaves the planner's memory unchanged. */
   public static final class NoTimesException extends PlannerException {
     private static final long serialVersionUID = 1L;
 
@@ -51,26 +51,25 @@ public final class RecordTimes implements AutoCloseable {
   private static final long MAX_POLL_MS = 100;
   private static final long NONE = -1; // no timestamp, or no offset
 
-  private final Map<String, Object> kafka;
+  private final Map<String, Object> kafkaSettings;
 
   /** The timestamp of a record (`isExact`), or else of the newest record read before it. */
   private record Timestamp(long millis, boolean isExact) {}
 
   /** By partition and offset; entries below the first unread offset are removed. */
-  private final Map<TopicPartition, TreeMap<Long, Timestamp>> timestamps = new HashMap<>();
+  private final Map<TopicPartition, TreeMap<Long, Timestamp>> timesByPartition = new HashMap<>();
 
   private Consumer<byte[], byte[]> consumer; // null before the first use and after a failure
   private SecuredParams params; // the parameters of the consumer
 
-  /** Takes the settings of the stream's Kafka client, without their prefix `kafka.`. */
-  public RecordTimes(Map<String, String> kafka) {
-    this.kafka = new HashMap<>(kafka);
+  public RecordTimes(Map<String, String> kafkaSettings) {
+    this.kafkaSettings = new HashMap<>(kafkaSettings);
   }
 
   /** Removes partitions that the stream no longer reads. */
   public void retain(Set<TopicPartition> livePartitions) {
-    if (timestamps.size() > livePartitions.size()) {
-      timestamps.keySet().retainAll(livePartitions);
+    if (timesByPartition.size() > livePartitions.size()) {
+      timesByPartition.keySet().retainAll(livePartitions);
     }
   }
 
@@ -79,27 +78,27 @@ public final class RecordTimes implements AutoCloseable {
     for (ReadReport r : reports) {
       if (r.oldestMillis() <= r.newestMillis()) {
         timestampsOf(new TopicPartition(r.topic(), r.partition()))
-            .putIfAbsent(r.until(), new Timestamp(r.newestMillis(), false));
+            .putIfAbsent(r.end(), new Timestamp(r.newestMillis(), false));
       }
     }
   }
 
-  /** Returns each range's first timestamp (-1 without records); requests it if none is stored. */
+  /** Returns each range's first timestamp (-1 if it has none); requests those not yet stored. */
   public Columns.Times findTimes(List<OffsetRange> unreadRanges, long timeoutMs)
       throws PlannerException, InterruptedException {
     long nowMs = System.currentTimeMillis();
-    Map<TopicPartition, OffsetRange> rangesWithoutTime = new HashMap<>();
+    Map<TopicPartition, OffsetRange> unknownRangeByPartition = new HashMap<>();
     for (OffsetRange range : unreadRanges) {
       TreeMap<Long, Timestamp> timestampByOffset = timestampsOf(partitionOf(range));
       timestampByOffset.headMap(range.start()).clear();
       if (!timestampByOffset.containsKey(range.start())) {
-        rangesWithoutTime.put(partitionOf(range), range);
+        unknownRangeByPartition.put(partitionOf(range), range);
       }
     }
-    if (!rangesWithoutTime.isEmpty()) {
+    if (!unknownRangeByPartition.isEmpty()) {
       withConsumer(
           client -> {
-            readFirstRecords(client, rangesWithoutTime, timeoutMs);
+            readFirstRecords(client, unknownRangeByPartition, timeoutMs);
             return null;
           });
     }
@@ -107,24 +106,24 @@ public final class RecordTimes implements AutoCloseable {
   }
 
   /**
-   * Looks up each partition's first offset at or after `millis`. Returns these offsets, the number
-   * of look-ups for the batch including this one, and the timestamps.
+   * Looks up each partition's first offset with a timestamp of at least `millis`. Returns these
+   * offsets (-1 if none), the ranges' timestamps, and `lookUpCount`, which includes this look-up.
    */
   public Columns.Times lookUp(
       int lookUpCount, long millis, List<OffsetRange> unreadRanges, long timeoutMs)
       throws PlannerException, InterruptedException {
     Map<TopicPartition, Long> millisByPartition =
         unreadRanges.stream().collect(Collectors.toMap(RecordTimes::partitionOf, range -> millis));
-    Map<TopicPartition, OffsetAndTimestamp> firstByPartition =
+    Map<TopicPartition, OffsetAndTimestamp> resultByPartition =
         withConsumer(client -> client.offsetsForTimes(millisByPartition, Duration.ofMillis(timeoutMs)));
     boolean hasPause = false;
     for (OffsetRange range : unreadRanges) {
-      OffsetAndTimestamp first = firstByPartition.get(partitionOf(range));
-      if (first != null && first.offset() >= range.start()) {
+      OffsetAndTimestamp result = resultByPartition.get(partitionOf(range));
+      if (result != null && result.offset() >= range.start()) {
         TreeMap<Long, Timestamp> timestampByOffset = timestampsOf(partitionOf(range));
         timestampByOffset.tailMap(range.start(), false).clear(); // results of earlier look-ups
-        timestampByOffset.put(first.offset(), new Timestamp(first.timestamp(), true));
-        hasPause |= first.offset() == range.start();
+        timestampByOffset.put(result.offset(), new Timestamp(result.timestamp(), true));
+        hasPause |= result.offset() == range.start();
       }
     }
     if (hasPause) { // a producer paused, so older estimates may be wrong: read those records
@@ -147,8 +146,8 @@ public final class RecordTimes implements AutoCloseable {
             millis,
             unreadRanges,
             range -> {
-              OffsetAndTimestamp first = firstByPartition.get(partitionOf(range));
-              return first == null ? NONE : first.offset();
+              OffsetAndTimestamp result = resultByPartition.get(partitionOf(range));
+              return result == null ? NONE : result.offset();
             });
   }
 
@@ -165,34 +164,34 @@ public final class RecordTimes implements AutoCloseable {
     }
   }
 
-  /** Reads the first record of each range and stores its timestamp. */
+  /** Stores the timestamp of each range's first record, or NONE if the range has no records. */
   private void readFirstRecords(
       Consumer<byte[], byte[]> client,
-      Map<TopicPartition, OffsetRange> ranges,
+      Map<TopicPartition, OffsetRange> rangeByPartition,
       long timeoutMs) {
     long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
-    Map<TopicPartition, OffsetRange> remainingRanges = new HashMap<>(ranges);
-    client.assign(remainingRanges.keySet());
-    remainingRanges.forEach((partition, range) -> client.seek(partition, range.start()));
-    while (!remainingRanges.isEmpty()) {
+    Map<TopicPartition, OffsetRange> remainingRangeByPartition = new HashMap<>(rangeByPartition);
+    client.assign(remainingRangeByPartition.keySet());
+    remainingRangeByPartition.forEach((partition, range) -> client.seek(partition, range.start()));
+    while (!remainingRangeByPartition.isEmpty()) {
       long remainingMs = TimeUnit.NANOSECONDS.toMillis(deadlineNanos - System.nanoTime());
       if (remainingMs < 1) {
         throw new TimeoutException(
-            "no answer for the first record of " + remainingRanges.size() + " partitions within "
-                + timeoutMs + " ms");
+            "no answer for the first record of " + remainingRangeByPartition.size()
+                + " of " + rangeByPartition.size() + " partitions within " + timeoutMs + " ms");
       }
       var records = client.poll(Duration.ofMillis(Math.min(MAX_POLL_MS, remainingMs)));
       for (TopicPartition partition : records.partitions()) {
-        ConsumerRecord<byte[], byte[]> first = records.records(partition).get(0);
-        OffsetRange range = ranges.get(partition);
-        long millis = first.offset() < range.end() ? first.timestamp() : NONE;
+        ConsumerRecord<byte[], byte[]> firstRecord = records.records(partition).get(0);
+        OffsetRange range = rangeByPartition.get(partition);
+        long millis = firstRecord.offset() < range.end() ? firstRecord.timestamp() : NONE;
         timestampsOf(partition).put(range.start(), new Timestamp(millis, true));
       }
       client.pause(records.partitions());
-      remainingRanges.keySet().removeAll(records.partitions());
+      remainingRangeByPartition.keySet().removeAll(records.partitions());
       if (records.isEmpty()) {
         var timeout = Duration.ofMillis(remainingMs);
-        remainingRanges.values().removeIf(range -> storeIfWithoutRecords(client, range, timeout));
+        remainingRangeByPartition.values().removeIf(r -> storeIfWithoutRecords(client, r, timeout));
       }
     }
     client.unsubscribe();
@@ -223,13 +222,13 @@ public final class RecordTimes implements AutoCloseable {
     }
   }
 
-  /** Returns the consumer; opens it if necessary, also after Spark has renewed its token. */
+  /** Returns the consumer; opens one if there is none or Spark has a newer delegation token. */
   private Consumer<byte[], byte[]> open() {
     if (consumer != null && params.isOutdated()) {
       close();
     }
     if (consumer == null) {
-      params = new SecuredParams(kafka);
+      params = new SecuredParams(kafkaSettings);
       Map<String, Object> settings = new HashMap<>(params.params());
       settings.keySet().removeAll(
           Set.of(ConsumerConfig.GROUP_ID_CONFIG, ConsumerConfig.GROUP_INSTANCE_ID_CONFIG));
@@ -251,7 +250,7 @@ public final class RecordTimes implements AutoCloseable {
   }
 
   private TreeMap<Long, Timestamp> timestampsOf(TopicPartition partition) {
-    return timestamps.computeIfAbsent(partition, p -> new TreeMap<>());
+    return timesByPartition.computeIfAbsent(partition, p -> new TreeMap<>());
   }
 
   private static TopicPartition partitionOf(OffsetRange range) {

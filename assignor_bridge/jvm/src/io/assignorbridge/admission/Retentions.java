@@ -31,18 +31,18 @@ public final class Retentions implements AutoCloseable {
   private final KafkaAdmin admin;
   private final LatestOnlyExecutor<Set<String>> requester =
       new LatestOnlyExecutor<>("assignor-retention", this::requestFromKafka);
-  private volatile Map<String, Long> retentionsMs = Map.of();
+  private volatile Map<String, Long> retentionMsByTopic = Map.of();
   private boolean hasWarned; // used on the request thread
   // Used on the stream's thread:
   private Set<String> requestedTopics = Set.of(); // topics of the last request
   private Set<String> seenTopics = new HashSet<>(); // topics since the last refresh
   private long refreshedNanos; // time of the last refresh of all topics
 
-  public Retentions(Map<String, String> kafka) {
-    admin = new KafkaAdmin(kafka);
+  public Retentions(Map<String, String> kafkaSettings) {
+    admin = new KafkaAdmin(kafkaSettings);
   }
 
-  /** Returns the known retentions in milliseconds, by topic; requests missing or old ones. */
+  /** Returns all known retentions in ms, by topic; requests those that are missing or old. */
   public Map<String, Long> findRetentions(Collection<String> topics) {
     long nowNanos = System.nanoTime();
     seenTopics.addAll(topics);
@@ -54,7 +54,7 @@ public final class Retentions implements AutoCloseable {
       allTopics.addAll(topics);
       request(allTopics, refreshedNanos);
     }
-    return retentionsMs;
+    return retentionMsByTopic;
   }
 
   private void request(Set<String> topics, long refreshNanos) {
@@ -70,45 +70,46 @@ public final class Retentions implements AutoCloseable {
   }
 
   private void requestFromKafka(Set<String> topics) {
-    Map<String, Long> newRetentionsMs = new HashMap<>(retentionsMs);
-    newRetentionsMs.keySet().retainAll(topics);
+    Map<String, Long> newRetentionMsByTopic = new HashMap<>(retentionMsByTopic);
+    newRetentionMsByTopic.keySet().retainAll(topics);
     try {
       List<ConfigResource> resources =
           topics.stream().map(name -> new ConfigResource(ConfigResource.Type.TOPIC, name)).toList();
       var options = new DescribeConfigsOptions().timeoutMs(REQUEST_TIMEOUT_MS);
       for (var topic : admin.open().describeConfigs(resources, options).values().entrySet()) {
-        store(topic.getKey().name(), topic.getValue(), newRetentionsMs);
+        store(topic.getKey().name(), topic.getValue(), newRetentionMsByTopic);
       }
     } catch (InterruptedException e) {
       return; // the query has ended
     } catch (RuntimeException | LinkageError e) {
-      warn("any topic", e);
+      warnOnce("any topic", e);
     }
-    retentionsMs = Map.copyOf(newRetentionsMs);
+    retentionMsByTopic = Map.copyOf(newRetentionMsByTopic);
   }
 
-  private void store(String topic, KafkaFuture<Config> answer, Map<String, Long> newRetentionsMs)
+  private void store(
+      String topic, KafkaFuture<Config> answer, Map<String, Long> newRetentionMsByTopic)
       throws InterruptedException {
     try {
       Config config = answer.get();
       long millis = Long.parseLong(config.get(TopicConfig.RETENTION_MS_CONFIG).value());
       String policy = config.get(TopicConfig.CLEANUP_POLICY_CONFIG).value();
       if (millis < 0 || !policy.contains(TopicConfig.CLEANUP_POLICY_DELETE)) {
-        newRetentionsMs.remove(topic);
+        newRetentionMsByTopic.remove(topic);
       } else {
-        newRetentionsMs.put(topic, millis);
+        newRetentionMsByTopic.put(topic, millis);
       }
     } catch (ExecutionException e) {
-      warn("topic '" + topic + "'", e.getCause());
+      warnOnce("topic '" + topic + "'", e.getCause());
     }
   }
 
-  private void warn(String topics, Throwable error) {
+  private void warnOnce(String topics, Throwable error) {
     if (!hasWarned && !admin.isEnded()) {
       String advice = " (the query's user needs DescribeConfigs on this topic)";
       LOG.warn(
-          "assignor-bridge could not read the retention of {}; until it is known, assignor.fairness="
-              + "deadline assumes that these records do not expire soon (logged once): {}{}",
+          "assignor-bridge could not read the retention of {}; assignor.fairness=deadline uses the"
+              + " last known one, or assumes that records do not expire soon (logged once): {}{}",
           topics,
           admin.describe(error),
           error instanceof TopicAuthorizationException ? advice : "");

@@ -22,8 +22,8 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class ExecutorList {
   private ExecutorList() {}
 
-  /** Updates the racks; returns the active executors with slots and racks; none in local mode. */
-  static List<Executor> of(SparkContext context, ExecutorRacks racks) {
+  /** Updates the racks; returns the active executors that have slots (none in local mode). */
+  static List<Executor> listExecutors(SparkContext context, ExecutorRacks racks) {
     List<Executor> executors = new ArrayList<>();
     racks.update();
     for (ExecutorSummary e : listSummaries(context)) {
@@ -90,8 +90,8 @@ public final class ExecutorList {
   }
 
   private static boolean isLeaving(TaskScheduler scheduler, String executor) {
-    if (scheduler instanceof TaskSchedulerImpl standard
-        && standard.backend() instanceof ExecutorAllocationClient backend) {
+    if (scheduler instanceof TaskSchedulerImpl schedulerImpl
+        && schedulerImpl.backend() instanceof ExecutorAllocationClient backend) {
       return !backend.isExecutorActive(executor); // inactive once Spark decides to remove it
     }
     return scheduler.getExecutorDecommissionState(executor).isDefined();

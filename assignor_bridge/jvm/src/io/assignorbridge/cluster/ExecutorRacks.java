@@ -41,25 +41,25 @@ public final class ExecutorRacks {
   record TaskTraffic(String rack, Map<Integer, Long> bytesByBroker) implements Serializable {}
 
   private final RackFile file; // null without assignor.rackFile
-  private final String variable; // null without assignor.rack
+  private final String environmentVariable; // null without assignor.rack
   private final ReportAccumulator<ReportedRack> reports = new ReportAccumulator<>();
-  private final Map<String, String> reportedRacks = new HashMap<>(); // by executor id
+  private final Map<String, String> reportedRackByExecutor = new HashMap<>();
   private boolean hasWarned;
 
   ExecutorRacks(SparkContext context, String rackOption, String rackFile) throws PlannerException {
     this.file = rackFile == null ? null : new RackFile(rackFile);
-    variable = rackOption == null ? null : rackOption.substring(ENV_PREFIX.length());
+    environmentVariable = rackOption == null ? null : rackOption.substring(ENV_PREFIX.length());
     context.register(reports);
   }
 
-  /** Returns what readers need to find their rack and to report traffic; sent with a plan. */
+  /** Returns what readers need to find their rack and to report traffic; it is sent with a plan. */
   ReaderRacks toReaderRacks(List<Executor> executors, ReportAccumulator<TaskTraffic> traffic) {
-    return new ReaderRacks(variable, reports, traffic, executors);
+    return new ReaderRacks(environmentVariable, reports, traffic, executors);
   }
 
   /** Stores the racks that executors reported, and reads the rack file again if it has changed. */
   void update() {
-    reports.drain().forEach(report -> reportedRacks.put(report.executor(), report.rack()));
+    reports.drain().forEach(report -> reportedRackByExecutor.put(report.executor(), report.rack()));
     if (file != null) {
       file.reloadIfChanged();
     }
@@ -67,7 +67,7 @@ public final class ExecutorRacks {
 
   /** Removes the racks of executors that are gone. */
   void retain(Set<String> liveExecutorIds) {
-    reportedRacks.keySet().retainAll(liveExecutorIds);
+    reportedRackByExecutor.keySet().retainAll(liveExecutorIds);
   }
 
   /** Returns an executor's rack, or null if it is unknown; the first failure is logged. */
@@ -89,7 +89,7 @@ public final class ExecutorRacks {
   private String findRackOrThrow(ExecutorSummary executor, String host, TaskScheduler scheduler) {
     String rack = file == null ? null : file.findRack(host);
     if (rack == null) {
-      rack = reportedRacks.get(executor.id());
+      rack = reportedRackByExecutor.get(executor.id());
     }
     if (rack == null) {
       rack = stripToNull(executor.attributes().getOrElse(ATTRIBUTE, () -> null));
@@ -99,9 +99,9 @@ public final class ExecutorRacks {
 
   /** Returns YARN's rack of a host without its leading slash; null if unknown or YARN's default. */
   static String findYarnRack(TaskScheduler scheduler, String host) {
-    if (scheduler instanceof TaskSchedulerImpl standard) {
-      Option<String> rack = standard.getRackForHost(host);
-      if (rack.isDefined() && !rack.equals(standard.defaultRackValue())) {
+    if (scheduler instanceof TaskSchedulerImpl schedulerImpl) {
+      Option<String> rack = schedulerImpl.getRackForHost(host);
+      if (rack.isDefined() && !rack.equals(schedulerImpl.defaultRackValue())) {
         return stripToNull(rack.get().replaceFirst("^/", ""));
       }
     }
@@ -122,43 +122,44 @@ public final class ExecutorRacks {
     private static final long serialVersionUID = 1L;
     private static final String ATTRIBUTE_VARIABLE = "SPARK_EXECUTOR_ATTRIBUTE_RACK";
 
-    private final String variable; // null without assignor.rack
+    private final String environmentVariable; // null without assignor.rack
     private final HashMap<String, String> rackByExecutor;
-
     @SuppressWarnings("serial") // accumulators are serializable
     private final ReportAccumulator<ReportedRack> reports;
-
     @SuppressWarnings("serial") // accumulators are serializable
     private final ReportAccumulator<TaskTraffic> traffic;
 
     public ReaderRacks(
-        String variable,
+        String environmentVariable,
         ReportAccumulator<ReportedRack> reports,
         ReportAccumulator<TaskTraffic> traffic,
         Iterable<Executor> executors) {
-      this.variable = variable;
+      this.environmentVariable = environmentVariable;
       this.reports = reports;
       this.traffic = traffic;
       rackByExecutor = new HashMap<>();
       executors.forEach(e -> rackByExecutor.put(e.id(), e.rack()));
     }
 
-    /** Returns the executor's rack, or null; reports that of `variable` if the driver lacks it. */
+    /** Returns the executor's rack, or null; reports the environment's if the driver's differs. */
     public String findRack(String executor) {
       String driverRack = rackByExecutor.get(executor);
-      String variableRack = variable == null ? null : stripToNull(System.getenv(variable));
-      if (variableRack != null && !variableRack.equals(driverRack)) {
-        reports.add(new ReportedRack(executor, variableRack));
+      String environmentRack =
+          environmentVariable == null ? null : stripToNull(System.getenv(environmentVariable));
+      if (environmentRack != null && !environmentRack.equals(driverRack)) {
+        reports.add(new ReportedRack(executor, environmentRack));
       }
       if (driverRack != null) {
         return driverRack;
       }
-      return variableRack == null ? stripToNull(System.getenv(ATTRIBUTE_VARIABLE)) : variableRack;
+      return environmentRack != null
+          ? environmentRack
+          : stripToNull(System.getenv(ATTRIBUTE_VARIABLE));
     }
 
     /** Reports the bytes that a reader in this rack received over the network, by broker id. */
-    public void addReceived(String rack, Map<Integer, Long> bytes) {
-      traffic.add(new TaskTraffic(rack, bytes));
+    public void addReceived(String rack, Map<Integer, Long> bytesByBroker) {
+      traffic.add(new TaskTraffic(rack, bytesByBroker));
     }
   }
 
@@ -195,7 +196,7 @@ public final class ExecutorRacks {
       return rackByHost.get(host);
     }
 
-    /** Reads the file again if it has changed; on failure, warns once and keeps the racks. */
+    /** Reads a changed file again; on failure, keeps the racks, and warns once per problem. */
     void reloadIfChanged() {
       try {
         FileTime modifiedTime = Files.getLastModifiedTime(file);
@@ -206,7 +207,7 @@ public final class ExecutorRacks {
         }
       } catch (IOException e) {
         String problem = describe(e);
-        if (!problem.equals(lastProblem)) { // the file may be half written
+        if (!problem.equals(lastProblem)) { // reading is retried: the file may be half written
           LOG.warn("assignor-bridge keeps the previous racks (the query continues): {}", problem);
         }
         lastProblem = problem;
@@ -223,14 +224,14 @@ public final class ExecutorRacks {
     }
 
     private Map<String, String> readRacks() throws IOException {
-      Map<String, String> newRacks = new HashMap<>();
+      Map<String, String> newRackByHost = new HashMap<>();
       List<String> lines = Files.readAllLines(file);
       for (int i = 0; i < lines.size(); i++) {
         Properties entry = new Properties();
         try {
           entry.load(new StringReader(lines.get(i)));
-        } catch (IllegalArgumentException e) { // such as a malformed \\u escape
-          throw new BrokenLineException(i, lines.get(i), "is broken");
+        } catch (IllegalArgumentException e) {
+          throw new BrokenLineException(i, lines.get(i), "has a malformed Unicode escape");
         }
         for (String host : entry.stringPropertyNames()) { // none in an empty line or a comment
           String rack = entry.getProperty(host).strip();
@@ -243,13 +244,13 @@ public final class ExecutorRacks {
           if (host.startsWith("[") && !host.endsWith("]")) {
             throw new BrokenLineException(i, lines.get(i), "has a colon in the host: write it as \\:");
           }
-          String earlierRack = newRacks.putIfAbsent(host, rack);
+          String earlierRack = newRackByHost.putIfAbsent(host, rack);
           if (earlierRack != null && !earlierRack.equals(rack)) {
             throw new BrokenLineException(i, lines.get(i), "contradicts an earlier one, with rack " + earlierRack);
           }
         }
       }
-      return newRacks;
+      return newRackByHost;
     }
 
     private static final class BrokenLineException extends IOException {

@@ -47,14 +47,13 @@ final class ReplicaRacks implements AutoCloseable {
   private static final int UNKNOWN = -1; // index of a partition without a known rack
 
   /**
-   * The result of a request. `sets` are distinct rack sets, `indexesByTopic` has each partition's
-   * index in `sets` (-1 if unknown), `brokerRacks` has racks by broker id, and `goneTopics` are the
-   * requested topics that do not exist.
+   * The result of a request. `rackSets` are distinct; `indexesByTopic` has each partition's index
+   * in `rackSets` (-1 if unknown); and `goneTopics` are requested topics that do not exist.
    */
   private record Snapshot(
-      List<List<String>> sets,
+      List<List<String>> rackSets,
       Map<String, int[]> indexesByTopic,
-      Map<Integer, String> brokerRacks,
+      Map<Integer, String> rackByBroker,
       Set<String> goneTopics) {
     int indexOf(String topic, int partition) {
       int[] topicIndexes = indexesByTopic.get(topic);
@@ -75,7 +74,7 @@ final class ReplicaRacks implements AutoCloseable {
   private final CountDownLatch firstRequest = new CountDownLatch(1);
   private volatile Snapshot snapshot = new Snapshot(List.of(), Map.of(), Map.of(), Set.of());
   // Used on the request thread:
-  private final Map<String, TopicDescription> topicDescriptions = new HashMap<>();
+  private final Map<String, TopicDescription> descriptionByTopic = new HashMap<>();
   private final Set<Integer> rackAwareBrokers = new HashSet<>(); // broker ids
   private boolean hasWarned;
   private boolean hasWarnedOfSelectors;
@@ -85,9 +84,10 @@ final class ReplicaRacks implements AutoCloseable {
   private boolean hasWaited;
 
   /** With `readsFollowers`, readers send Kafka their rack, so that followers can serve them. */
-  ReplicaRacks(Map<String, String> kafka, boolean readsFollowers) {
-    admin = new KafkaAdmin(kafka);
-    clientRack = ExecutorRacks.stripToNull(kafka.get(CommonClientConfigs.CLIENT_RACK_CONFIG));
+  ReplicaRacks(Map<String, String> kafkaSettings, boolean readsFollowers) {
+    admin = new KafkaAdmin(kafkaSettings);
+    String rack = kafkaSettings.get(CommonClientConfigs.CLIENT_RACK_CONFIG);
+    clientRack = ExecutorRacks.stripToNull(rack);
     this.readsFollowers = readsFollowers || clientRack != null;
   }
 
@@ -97,8 +97,8 @@ final class ReplicaRacks implements AutoCloseable {
   }
 
   /** Returns the racks of brokers that have replicas of the stream's topics, by broker id. */
-  Map<Integer, String> brokerRacks() {
-    return snapshot.brokerRacks();
+  Map<Integer, String> rackByBroker() {
+    return snapshot.rackByBroker();
   }
 
   /** Returns the racks of each range, or null if none is known; requests missing or old racks. */
@@ -125,10 +125,12 @@ final class ReplicaRacks implements AutoCloseable {
       hasWaited = true;
     }
     Snapshot latestSnapshot = snapshot;
-    return latestSnapshot.sets().isEmpty()
+    return latestSnapshot.rackSets().isEmpty()
         ? null
         : Columns.Racks.of(
-            latestSnapshot.sets(), ranges, r -> latestSnapshot.indexOf(r.topic(), r.partition()));
+            latestSnapshot.rackSets(),
+            ranges,
+            r -> latestSnapshot.indexOf(r.topic(), r.partition()));
   }
 
   @Override
@@ -145,11 +147,11 @@ final class ReplicaRacks implements AutoCloseable {
         requestSelectors(client);
       }
       snapshot = createSnapshot(goneTopics);
-      LOG.debug("requested the racks of {} topics: {}", topicNames.size(), snapshot.sets());
+      LOG.debug("requested the racks of {} topics: {}", topicNames.size(), snapshot.rackSets());
     } catch (InterruptedException e) {
       return; // the query has ended
     } catch (RuntimeException | LinkageError e) {
-      warn("any topic", e);
+      warnOnce("any topic", e);
     } finally {
       firstRequest.countDown();
     }
@@ -161,23 +163,23 @@ final class ReplicaRacks implements AutoCloseable {
     var options = new DescribeTopicsOptions().timeoutMs(REQUEST_TIMEOUT_MS);
     for (var topic : client.describeTopics(topicNames, options).topicNameValues().entrySet()) {
       try {
-        topicDescriptions.put(topic.getKey(), topic.getValue().get());
+        descriptionByTopic.put(topic.getKey(), topic.getValue().get());
       } catch (ExecutionException e) {
         if (e.getCause() instanceof UnknownTopicOrPartitionException) {
           goneTopics.add(topic.getKey());
         } else {
-          warn("topic '" + topic.getKey() + "'", e.getCause());
+          warnOnce("topic '" + topic.getKey() + "'", e.getCause());
         }
       }
     }
-    topicDescriptions.keySet().removeAll(goneTopics);
+    descriptionByTopic.keySet().removeAll(goneTopics);
     return goneTopics;
   }
 
-  /** Stores which leaders of the described topics let consumers read from followers. */
+  /** Stores which leaders let consumers read from followers; a failure keeps the last result. */
   private void requestSelectors(Admin client) throws InterruptedException {
     List<ConfigResource> brokers =
-        topicDescriptions.values().stream()
+        descriptionByTopic.values().stream()
             .flatMap(topic -> topic.partitions().stream())
             .map(TopicPartitionInfo::leader)
             .filter(leader -> leader != null && !leader.isEmpty())
@@ -197,16 +199,17 @@ final class ReplicaRacks implements AutoCloseable {
           rackAwareBrokers.add(id);
         }
       } catch (ExecutionException e) {
-        warnOfSelectors(e.getCause());
+        warnOfSelectorsOnce(e.getCause());
       }
     }
   }
 
   private Snapshot createSnapshot(Set<String> goneTopics) {
-    Map<List<String>, Integer> indexBySet = new LinkedHashMap<>();
+    Map<List<String>, Integer> indexByRackSet = new LinkedHashMap<>();
     Map<String, int[]> indexesByTopic = new HashMap<>();
-    Map<Integer, String> brokerRacks = new HashMap<>(snapshot.brokerRacks()); // keeps stopped brokers' racks
-    topicDescriptions.forEach(
+    // Keep the racks of stopped brokers.
+    Map<Integer, String> rackByBroker = new HashMap<>(snapshot.rackByBroker());
+    descriptionByTopic.forEach(
         (name, topic) -> {
           int[] topicIndexes =
               new int[topic.partitions().stream().mapToInt(p -> p.partition() + 1).max().orElse(0)];
@@ -214,16 +217,17 @@ final class ReplicaRacks implements AutoCloseable {
           for (TopicPartitionInfo partition : topic.partitions()) {
             partition.replicas().stream()
                 .filter(replica -> ExecutorRacks.stripToNull(replica.rack()) != null)
-                .forEach(replica -> brokerRacks.put(replica.id(), ExecutorRacks.stripToNull(replica.rack())));
+                .forEach(r -> rackByBroker.put(r.id(), ExecutorRacks.stripToNull(r.rack())));
             List<String> racks = listRacks(partition);
             if (!racks.isEmpty()) {
               topicIndexes[partition.partition()] =
-                  indexBySet.computeIfAbsent(racks, r -> indexBySet.size());
+                  indexByRackSet.computeIfAbsent(racks, r -> indexByRackSet.size());
             }
           }
           indexesByTopic.put(name, topicIndexes);
         });
-    return new Snapshot(new ArrayList<>(indexBySet.keySet()), indexesByTopic, brokerRacks, goneTopics);
+    List<List<String>> rackSets = new ArrayList<>(indexByRackSet.keySet());
+    return new Snapshot(rackSets, indexesByTopic, rackByBroker, goneTopics);
   }
 
   /** Returns the sorted racks from which the partition can be read; empty if unknown. */
@@ -252,22 +256,22 @@ final class ReplicaRacks implements AutoCloseable {
     }
   }
 
-  private void warn(String topics, Throwable error) {
+  private void warnOnce(String topics, Throwable error) {
     if (!hasWarned && !admin.isEnded()) {
       LOG.warn(
-          "assignor-bridge could not request the replica racks of {}; until they are known,"
-              + " the replicas count as near to all executors (logged once): {}",
+          "assignor-bridge could not request the replica racks of {}; it uses the last known ones,"
+              + " or treats the replicas as near to all executors (logged once): {}",
           topics, admin.describe(error));
       hasWarned = true;
     }
   }
 
-  private void warnOfSelectors(Throwable error) {
+  private void warnOfSelectorsOnce(Throwable error) {
     if (!hasWarnedOfSelectors && !admin.isEnded()) {
       String advice = " (the query's user needs DescribeConfigs on the Cluster)";
       LOG.warn(
-          "assignor-bridge could not check whether consumers can read from followers; until it can,"
-              + " it plans zones by leader racks (logged once): {}{}",
+          "assignor-bridge could not check whether consumers can read from followers; it plans by"
+              + " leader racks if a broker was never checked (logged once): {}{}",
           admin.describe(error),
           error instanceof AuthorizationException ? advice : "");
       hasWarnedOfSelectors = true;

@@ -23,59 +23,59 @@ import org.slf4j.LoggerFactory;
  */
 public final class Zones implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(Zones.class);
-  private static final int MIN_PLANS_BEFORE_LOG = 3; // readers report racks when a batch has run
+  private static final int MIN_PLANS_BEFORE_LOG = 3; // readers report their racks after a batch
 
   private final SparkContext context;
-  private final Map<String, String> kafka;
+  private final Map<String, String> kafkaSettings;
   private final Messages.EffectiveOptions options;
-  private final ExecutorRacks racks;
+  private final ExecutorRacks executorRacks;
   private final ReportAccumulator<ExecutorRacks.TaskTraffic> traffic = new ReportAccumulator<>();
   private final CrossZoneBytes crossZoneBytes = new CrossZoneBytes();
-  private ReplicaRacks replicas; // null before an executor has a rack
+  private ReplicaRacks replicaRacks; // null before an executor has a rack
   private int planCount;
   private boolean hasLoggedRacks;
   private boolean hasLoggedAdvice;
   private boolean hasWarned;
 
   /** Creates the zones; fails if the rack file cannot be used. */
-  public Zones(SparkContext context, Messages.EffectiveOptions options, Map<String, String> kafka)
+  public Zones(
+      SparkContext context, Messages.EffectiveOptions options, Map<String, String> kafkaSettings)
       throws PlannerException {
     this.context = context;
     this.options = options;
-    this.kafka = kafka;
-    racks = new ExecutorRacks(context, options.rack(), options.rackFile());
+    this.kafkaSettings = kafkaSettings;
+    executorRacks = new ExecutorRacks(context, options.rack(), options.rackFile());
     context.register(traffic);
   }
 
-  public List<Executor> executors() {
-    return ExecutorList.of(context, racks);
+  public List<Executor> listExecutors() {
+    return ExecutorList.listExecutors(context, executorRacks);
   }
 
-  /** Returns the racks in the form that is sent to the readers. */
   public ExecutorRacks.ReaderRacks toReaderRacks(List<Executor> executors) {
-    return racks.toReaderRacks(executors, traffic);
+    return executorRacks.toReaderRacks(executors, traffic);
   }
 
   /** Returns the racks from which each range can be read, or null if unknown; call once per plan. */
   public Columns.Racks findRacks(List<Executor> executors, List<OffsetRange> ranges)
       throws InterruptedException {
     planCount++;
-    Columns.Racks replicaRacks = null;
+    Columns.Racks rangeRacks = null;
     if (executors.stream().anyMatch(e -> e.rack() != null)) {
       try {
-        if (replicas == null) {
-          replicas = new ReplicaRacks(kafka, options.reader().equals("shared"));
+        if (replicaRacks == null) {
+          replicaRacks = new ReplicaRacks(kafkaSettings, options.reader().equals("shared"));
         }
-        replicaRacks = replicas.findRacks(ranges);
+        rangeRacks = replicaRacks.findRacks(ranges);
       } catch (RuntimeException | LinkageError e) {
         if (!hasWarned) {
-          LOG.warn("assignor-bridge plans without replica racks (logged once)", e);
+          LOG.warn("assignor-bridge plans without replica racks after this error (logged once)", e);
           hasWarned = true;
         }
       }
     }
-    logRacksOnce(executors, ranges.size(), replicaRacks);
-    return replicaRacks;
+    logRacksOnce(executors, ranges.size(), rangeRacks);
+    return rangeRacks;
   }
 
   /** Starts to count the bytes of the next batch, whether or not the planner plans it. */
@@ -87,7 +87,7 @@ public final class Zones implements AutoCloseable {
   /** Returns the metrics of the bytes that readers have received, in total and from other racks. */
   public Map<String, String> metrics() {
     crossZoneBytes.add(traffic.drain());
-    return crossZoneBytes.metrics(replicas == null ? Map.of() : replicas.brokerRacks());
+    return crossZoneBytes.metrics(replicaRacks == null ? Map.of() : replicaRacks.rackByBroker());
   }
 
   /** Logs the planner's advice about zones, if it has any, once. */
@@ -101,18 +101,18 @@ public final class Zones implements AutoCloseable {
 
   @Override
   public void close() {
-    if (replicas != null) {
-      replicas.close();
+    if (replicaRacks != null) {
+      replicaRacks.close();
     }
   }
 
   /** Logs the racks once, when executors could report theirs and Kafka could return the replicas'. */
-  private void logRacksOnce(List<Executor> executors, int rangeCount, Columns.Racks replicaRacks) {
+  private void logRacksOnce(List<Executor> executors, int rangeCount, Columns.Racks rangeRacks) {
     boolean isConfigured = options.rack() != null || options.rackFile() != null;
     if (hasLoggedRacks
         || executors.isEmpty()
-        || replicas == null && !isConfigured
-        || replicas != null && !replicas.hasFinishedFirstRequest()
+        || replicaRacks == null && !isConfigured
+        || replicaRacks != null && !replicaRacks.hasFinishedFirstRequest()
         || options.rack() != null && planCount < MIN_PLANS_BEFORE_LOG) {
       return;
     }
@@ -126,15 +126,15 @@ public final class Zones implements AutoCloseable {
       summary += " (set them with SPARK_EXECUTOR_ATTRIBUTE_RACK, assignor.rack, or assignor.rackFile)";
     }
     long unknownRangeCount = rangeCount;
-    if (replicas != null) {
-      unknownRangeCount = replicaRacks == null ? rangeCount : replicaRacks.countUnknown();
-      List<List<String>> sets = replicaRacks == null ? List.of() : replicaRacks.sets();
+    if (replicaRacks != null) {
+      unknownRangeCount = rangeRacks == null ? rangeCount : rangeRacks.countUnknown();
+      List<List<String>> sets = rangeRacks == null ? List.of() : rangeRacks.sets();
       summary +=
           "; " + unknownRangeCount + " of " + rangeCount
               + " partitions have no known rack; racks of the others: "
               + joinDistinct(sets.stream().flatMap(List::stream).toList());
       if (unknownRangeCount > 0) {
-        summary += " (set broker.rack on the Kafka brokers)";
+        summary += " (set broker.rack on the Kafka brokers that have none)";
       }
     }
     String text =
@@ -153,21 +153,21 @@ public final class Zones implements AutoCloseable {
   }
 
   /**
-   * Counts the bytes that readers received from brokers in other racks. Bytes from a broker whose
-   * rack is unknown are counted when the rack becomes known.
+   * Counts the bytes that readers received, in total and from brokers in other racks. If a broker's
+   * rack is unknown, its bytes are attributed when the rack becomes known.
    */
   static final class CrossZoneBytes {
     private record Route(String readerRack, int broker) {}
 
-    private final Map<Route, Long> unlocatedBytes = new HashMap<>();
-    private final Map<Route, Long> batchBytes = new HashMap<>();
-    private boolean hasReaders; // whether a reader with a rack has reported
+    private final Map<Route, Long> unlocatedBytesByRoute = new HashMap<>();
+    private final Map<Route, Long> batchBytesByRoute = new HashMap<>();
+    private boolean hasReports; // whether a reader with a rack has reported
     private long receivedBytes;
     private long locatedBytes; // from brokers with a known rack
-    private long crossedBytes; // from brokers in other racks
+    private long crossZoneBytes; // from brokers in other racks
 
     void beginBatch() {
-      batchBytes.clear();
+      batchBytesByRoute.clear();
     }
 
     void add(List<ExecutorRacks.TaskTraffic> tasks) {
@@ -175,40 +175,41 @@ public final class Zones implements AutoCloseable {
         task.bytesByBroker()
             .forEach(
                 (broker, bytes) -> {
-                  hasReaders = true;
+                  hasReports = true;
                   receivedBytes += bytes;
-                  unlocatedBytes.merge(new Route(task.rack(), broker), bytes, Long::sum);
-                  batchBytes.merge(new Route(task.rack(), broker), bytes, Long::sum);
+                  unlocatedBytesByRoute.merge(new Route(task.rack(), broker), bytes, Long::sum);
+                  batchBytesByRoute.merge(new Route(task.rack(), broker), bytes, Long::sum);
                 });
       }
     }
 
     /** Returns the metrics; empty until a reader with a rack has reported. */
-    Map<String, String> metrics(Map<Integer, String> racks) {
-      locatedBytes += sum(unlocatedBytes, racks, false);
-      crossedBytes += sum(unlocatedBytes, racks, true);
-      unlocatedBytes.keySet().removeIf(route -> racks.containsKey(route.broker()));
+    Map<String, String> metrics(Map<Integer, String> rackByBroker) {
+      locatedBytes += sum(unlocatedBytesByRoute, rackByBroker, false);
+      crossZoneBytes += sum(unlocatedBytesByRoute, rackByBroker, true);
+      unlocatedBytesByRoute.keySet().removeIf(route -> rackByBroker.containsKey(route.broker()));
       Map<String, String> metrics = new TreeMap<>();
-      if (hasReaders) {
+      if (hasReports) {
         metrics.put("assignor.receivedBytes", Long.toString(receivedBytes));
       }
       if (locatedBytes > 0) {
-        metrics.put("assignor.crossZoneBytes", Long.toString(crossedBytes));
+        metrics.put("assignor.crossZoneBytes", Long.toString(crossZoneBytes));
       }
-      long locatedBatchBytes = sum(batchBytes, racks, false);
+      long locatedBatchBytes = sum(batchBytesByRoute, rackByBroker, false);
       if (locatedBatchBytes > 0) {
-        double share = sum(batchBytes, racks, true) / (double) locatedBatchBytes;
+        double share = sum(batchBytesByRoute, rackByBroker, true) / (double) locatedBatchBytes;
         metrics.put("assignor.crossZoneShare", String.format(Locale.ROOT, "%.4f", share));
       }
       return metrics;
     }
 
     /** Sums bytes from brokers with a known rack; with `onlyCrossing`, only from other racks. */
-    private static long sum(Map<Route, Long> bytes, Map<Integer, String> racks, boolean onlyCrossing) {
-      return bytes.entrySet().stream()
+    private static long sum(
+        Map<Route, Long> bytesByRoute, Map<Integer, String> rackByBroker, boolean onlyCrossing) {
+      return bytesByRoute.entrySet().stream()
           .filter(
               entry -> {
-                String rack = racks.get(entry.getKey().broker());
+                String rack = rackByBroker.get(entry.getKey().broker());
                 return rack != null && !(onlyCrossing && rack.equals(entry.getKey().readerRack()));
               })
           .mapToLong(Map.Entry::getValue)

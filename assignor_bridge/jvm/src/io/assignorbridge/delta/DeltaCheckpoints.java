@@ -20,10 +20,7 @@ final class DeltaCheckpoints {
   private final LatestOnlyExecutor<Runnable> writer =
       new LatestOnlyExecutor<>("assignor-bridge-delta-checkpoints", Runnable::run);
   private volatile boolean canWrite = true;
-
-  /** The last requested checkpoint; null once it is written or has failed. */
-  private volatile Runnable pendingCheckpoint;
-
+  private volatile Runnable pendingCheckpoint; // null once it is written or has failed
   private final AtomicBoolean hasEnded = new AtomicBoolean(); // since the last check
 
   /** Returns false if this Delta is incompatible and must write the checkpoints itself. */
@@ -50,9 +47,9 @@ final class DeltaCheckpoints {
             checkpoint.run();
           } catch (LinkageError e) {
             canWrite = false;
-            LOG.warn("with this Delta version, batches wait for checkpoints of the table's log", e);
+            LOG.warn("with this Delta version, batches wait for checkpoints that Delta writes", e);
           } catch (Exception e) {
-            LOG.warn("a checkpoint of a Delta table's log was not written", e);
+            LOG.warn("a Delta table's checkpoint was not written (the query continues)", e);
           } finally {
             hasEnded.set(true);
             if (pendingCheckpoint == checkpoint) {

@@ -30,7 +30,7 @@ import scala.collection.immutable.Seq;
  *   <li>To find the query's last batch, Delta (up to 4.4) runs a Spark job over the table's log in
  *       each batch. From the second batch on, this class reads it from the last commit's checksum.
  *   <li>Batches do not wait for checkpoints of the log ({@link DeltaCheckpoints}).
- *   <li>The last commit is known from the previous batch ({@link LastCommit}).
+ *   <li>Before an append by path, Delta need not list the table's log ({@link LastCommit}).
  *   <li>Each commit records its batch's offset ranges and record count for `assignor audit`.
  * </ol>
  *
@@ -156,14 +156,14 @@ public final class DeltaWrites {
       this.origin = origin;
     }
 
-    /** Fills in the counts: Delta calls this at commit, when the rows are written. */
+    /** Fills in the ranges and counts: Delta calls this at commit, when the rows are written. */
     @Override
     public Option<String> getUserMetadata(DeltaOperations.Operation operation) {
       Option<String> text = super.getUserMetadata(operation);
       return text.isEmpty() ? text : Option.apply(origin.fillPlaceholder(text.get()));
     }
 
-    /** Returns false for a background checkpoint; Delta then skips statistics that read the log. */
+    /** Returns false if a background checkpoint is due; Delta then skips statistics of the log. */
     @Override
     public boolean isCheckpointNeeded(long version, Snapshot committedSnapshot) {
       boolean isNeeded = super.isCheckpointNeeded(version, committedSnapshot);
@@ -248,7 +248,8 @@ public final class DeltaWrites {
       THREAD_OBSERVER.setObserver(previousObserver);
       OptimisticTransaction transaction = previousObserver.startingTransaction(() -> begin(start));
       if (transaction.snapshot().version() < 0) { // Delta would create a new table
-        throw new UncheckedIOException(new FileNotFoundException("the table no longer exists"));
+        String problem = "the table at " + transaction.deltaLog().dataPath() + " no longer exists";
+        throw new UncheckedIOException(new FileNotFoundException(problem));
       }
       if (transaction.getClass() != OptimisticTransaction.class) {
         return transaction;
@@ -273,16 +274,12 @@ public final class DeltaWrites {
 
     @Override
     public void beginDoCommit() {}
-
     @Override
     public void beginBackfill() {}
-
     @Override
     public void beginPostCommit() {}
-
     @Override
     public void transactionCommitted() {}
-
     @Override
     public void transactionAborted() {}
 

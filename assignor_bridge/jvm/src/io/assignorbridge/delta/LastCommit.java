@@ -29,17 +29,14 @@ final class LastCommit {
   private static final Logger LOG = LoggerFactory.getLogger(LastCommit.class);
 
   private final DeltaCheckpoints checkpoints;
-
-  /** The log of the run's table; null before Delta has begun a transaction, or for a catalog table. */
-  private DeltaLog log;
-
+  private DeltaLog log; // of the run's table; null before a transaction, or for a catalog table
   private boolean isCompatible = true;
 
   LastCommit(DeltaCheckpoints checkpoints) {
     this.checkpoints = checkpoints;
   }
 
-  /** Stores the transaction's log, or null if Delta began it for a catalog table; returns it. */
+  /** Stores the transaction's log (null for a catalog table), and returns the transaction. */
   OptimisticTransaction remember(OptimisticTransaction transaction) {
     log = transaction.catalogTable().isEmpty() ? transaction.deltaLog() : null;
     return transaction;
@@ -62,7 +59,7 @@ final class LastCommit {
       return null; // if its own listing fails as well, Delta reports the error
     } catch (LinkageError error) {
       isCompatible = false;
-      LOG.info("this Delta version lists its log before each append (slower but correct)", error);
+      LOG.info("with this Delta version, each append lists the table's log (slower)", error);
       return null;
     }
   }
@@ -75,12 +72,12 @@ final class LastCommit {
   /** Returns false if the table may have a newer commit or checkpoint. */
   private boolean isNewest(Snapshot lastSnapshot) throws IOException {
     LogSegment segment = lastSnapshot.logSegment();
-    int interval = log.checkpointInterval(lastSnapshot.metadata());
+    int commitsPerCheckpoint = log.checkpointInterval(lastSnapshot.metadata());
     long checkpointVersion = segment.checkpointProvider().version(); // -1 without a checkpoint
     if (lastSnapshot.isCatalogOwned() // the catalog may have newer commits
         || lastSnapshot.tableCommitCoordinatorClientOpt().isDefined()
         || segment.deltas().isEmpty()
-        || lastSnapshot.version() / interval > checkpointVersion / interval
+        || lastSnapshot.version() / commitsPerCheckpoint > checkpointVersion / commitsPerCheckpoint
             && checkpoints.mayHaveNewCheckpoint()) {
       return false;
     }

@@ -23,7 +23,6 @@ import org.slf4j.LoggerFactory;
  */
 public final class GroupCommits implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(GroupCommits.class);
-
   private static final long REPEAT_NANOS = 5_000_000_000L; // Spark reports an idle query every 10 s
   private static final int COMMIT_TIMEOUT_MS = 8_000;
   private static final int FINISH_TIMEOUT_MS = 10_000; // longer than a commit takes
@@ -39,13 +38,12 @@ public final class GroupCommits implements AutoCloseable {
   private Offset lastEnd; // like lastSubmitNanos, used on the stream's thread only
   private long lastSubmitNanos;
 
-  /** Takes the settings of the stream's Kafka client, without their prefix `kafka.`. */
-  public GroupCommits(String group, Map<String, String> kafka) {
+  public GroupCommits(String group, Map<String, String> kafkaSettings) {
     this.group = group;
-    admin = new KafkaAdmin(kafka);
+    admin = new KafkaAdmin(kafkaSettings);
   }
 
-  /** Submits the end offsets of completed batches; again on idle triggers, so that none expires. */
+  /** Submits the end offsets of completed batches; repeats them when idle, before they expire. */
   public void commitCompleted(Offset end) {
     long nowNanos = System.nanoTime();
     if (!end.equals(lastEnd) || nowNanos - lastSubmitNanos >= REPEAT_NANOS) {

@@ -11,22 +11,24 @@ import org.apache.kafka.clients.admin.Admin;
  * opens and uses it; any thread may close it.
  */
 public final class KafkaAdmin implements AutoCloseable {
-  private final Map<String, Object> kafka;
+  private final Map<String, Object> kafkaSettings;
   private final AtomicReference<Admin> admin = new AtomicReference<>();
   private volatile boolean ended;
   private SecuredParams params; // the parameters of the open client
 
-  /** Takes the settings of the stream's Kafka client, without their prefix `kafka.`. */
-  public KafkaAdmin(Map<String, String> kafka) {
-    this.kafka = new HashMap<>(kafka);
+  public KafkaAdmin(Map<String, String> kafkaSettings) {
+    this.kafkaSettings = new HashMap<>(kafkaSettings);
   }
 
-  /** Returns the client; opens it first (slowly) if there is none or its token is outdated. */
+  /**
+   * Returns the client; opens one (slowly) if there is none or its token is outdated. Throws
+   * InterruptedException after {@link #close}.
+   */
   public Admin open() throws InterruptedException {
     Admin client = admin.get();
     if (client == null || params.isOutdated()) {
       closeClient();
-      params = new SecuredParams(kafka);
+      params = new SecuredParams(kafkaSettings);
       client = Admin.create(params.params());
       admin.set(client);
     }
@@ -47,7 +49,7 @@ public final class KafkaAdmin implements AutoCloseable {
     closeClient();
   }
 
-  /** Returns an error with its causes, on one line without secrets. */
+  /** Returns an error with its causes, on one line without the client's secrets. */
   public String describe(Throwable error) {
     return SecuredParams.describe(error, params);
   }
@@ -55,7 +57,7 @@ public final class KafkaAdmin implements AutoCloseable {
   private void closeClient() {
     Admin client = admin.getAndSet(null);
     if (client != null) {
-      client.close(Duration.ofMillis(1)); // 0 waits until its thread ends, even in a DNS lookup
+      client.close(Duration.ofMillis(1)); // 0 waits for its thread, even in a DNS lookup
     }
   }
 }

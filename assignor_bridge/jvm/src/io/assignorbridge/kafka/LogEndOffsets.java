@@ -26,7 +26,7 @@ import org.slf4j.LoggerFactory;
 public final class LogEndOffsets implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(LogEndOffsets.class);
   private static final ObjectMapper JSON = new ObjectMapper();
-  /** Includes ended streams, until {@link #setLatest} of another stream removes them. */
+  /** Includes ended streams, until {@link #setLatestOffset} of another stream removes them. */
   private static final Set<LogEndOffsets> STREAMS = ConcurrentHashMap.newKeySet();
   private static final long MIN_INTERVAL_NANOS = TimeUnit.SECONDS.toNanos(1); // after an answer
   private static final long RETRY_NANOS = TimeUnit.SECONDS.toNanos(30); // after a failed request
@@ -34,39 +34,40 @@ public final class LogEndOffsets implements AutoCloseable {
 
   private final KafkaAdmin admin;
   private final IsolationLevel isolation;
-  private final String query;
+  private final String queryId;
   private final String source;
-  private volatile Offset latest; // the end offsets when the last batch was planned
+  private volatile Offset latestOffset; // the end offsets when the last batch was planned
   private volatile Offset fixedEnd; // where the query stops; used until a broker answers
-  private volatile Map<TopicPartition, Long> ends = Map.of();
+  private volatile Map<TopicPartition, Long> endByPartition = Map.of();
   private volatile long answeredNanos; // time of the last answer
   private long nextRequestNanos = System.nanoTime(); // earliest time of the next request
   private boolean hasWarned;
 
-  /** Takes the settings of the stream's Kafka client, without their prefix `kafka.`. */
-  public LogEndOffsets(Map<String, String> kafka, String query, String metadataPath) {
-    admin = new KafkaAdmin(kafka);
+  public LogEndOffsets(Map<String, String> kafkaSettings, String queryId, String metadataPath) {
+    admin = new KafkaAdmin(kafkaSettings);
     isolation =
-        "read_committed".equalsIgnoreCase(kafka.get("isolation.level"))
+        "read_committed".equalsIgnoreCase(kafkaSettings.get("isolation.level"))
             ? IsolationLevel.READ_COMMITTED
             : IsolationLevel.READ_UNCOMMITTED;
-    this.query = String.valueOf(query);
+    this.queryId = String.valueOf(queryId);
     source = metadataPath.substring(metadataPath.lastIndexOf('/') + 1); // CHECKPOINT/sources/0
   }
 
   /**
-   * Returns the end offsets of a query (null: of all queries) as JSON, by query, source, topic, and
-   * partition. Waits at most `timeoutMs`; omits sources without an answer in the last two minutes.
+   * Returns the end offsets of a query (null: of all queries) as JSON, by query ID, source, topic,
+   * and partition. Waits at most `timeoutMs`; omits sources without an answer for two minutes.
    */
-  public static String request(String query, int timeoutMs) throws JsonProcessingException {
+  public static String request(String queryId, int timeoutMs) throws JsonProcessingException {
     long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
     Map<String, Map<String, Map<String, Map<Integer, Long>>>> endsByQuery = new TreeMap<>();
     for (LogEndOffsets stream : STREAMS) {
-      if (query == null || query.equals(stream.query)) {
+      if (queryId == null || queryId.equals(stream.queryId)) {
         stream.requestEnds((int) TimeUnit.NANOSECONDS.toMillis(deadlineNanos - System.nanoTime()));
         Map<String, Map<Integer, Long>> ends = stream.groupByTopic();
         if (!ends.isEmpty()) {
-          endsByQuery.computeIfAbsent(stream.query, q -> new TreeMap<>()).put(stream.source, ends);
+          endsByQuery
+              .computeIfAbsent(stream.queryId, id -> new TreeMap<>())
+              .put(stream.source, ends);
         }
       }
     }
@@ -74,14 +75,14 @@ public final class LogEndOffsets implements AutoCloseable {
   }
 
   /** Stores the logs' end offsets for a batch. A fixed end is used until a broker answers. */
-  public void setLatest(Offset latest, boolean hasFixedEnd) {
-    this.latest = latest;
+  public void setLatestOffset(Offset latestOffset, boolean hasFixedEnd) {
+    this.latestOffset = latestOffset;
     if (hasFixedEnd && fixedEnd == null) {
-      fixedEnd = latest;
+      fixedEnd = latestOffset;
       answeredNanos = System.nanoTime();
     }
     if (!STREAMS.contains(this)) {
-      STREAMS.removeIf(other -> other.admin.isEnded() && (other.isStale() || query.equals(other.query)));
+      STREAMS.removeIf(s -> s.admin.isEnded() && (s.isStale() || queryId.equals(s.queryId)));
       STREAMS.add(this);
     }
   }
@@ -98,9 +99,9 @@ public final class LogEndOffsets implements AutoCloseable {
   private Map<String, Map<Integer, Long>> groupByTopic() {
     Map<String, Map<Integer, Long>> endsByTopic = new TreeMap<>();
     if (!isStale()) {
-      boolean useFixedEnd = ends.isEmpty() && fixedEnd != null;
-      Map<TopicPartition, Long> offsets = useFixedEnd ? SourceOffsets.of(fixedEnd) : ends;
-      offsets.forEach(
+      boolean useFixedEnd = endByPartition.isEmpty() && fixedEnd != null;
+      var offsetByPartition = useFixedEnd ? SourceOffsets.of(fixedEnd) : endByPartition;
+      offsetByPartition.forEach(
           (p, end) ->
               endsByTopic.computeIfAbsent(p.topic(), t -> new TreeMap<>()).put(p.partition(), end));
     }
@@ -112,38 +113,39 @@ public final class LogEndOffsets implements AutoCloseable {
       return;
     }
     nextRequestNanos = System.nanoTime() + RETRY_NANOS; // earlier if there is an answer
-    Map<TopicPartition, OffsetSpec> specs =
-        SourceOffsets.partitionsOf(latest).stream()
+    Map<TopicPartition, OffsetSpec> specByPartition =
+        SourceOffsets.partitionsOf(latestOffset).stream()
             .collect(Collectors.toMap(p -> p, p -> OffsetSpec.latest()));
-    Map<TopicPartition, Long> newEnds = new HashMap<>();
+    Map<TopicPartition, Long> newEndByPartition = new HashMap<>();
     try {
       var options = new ListOffsetsOptions(isolation).timeoutMs(timeoutMs);
-      var result = admin.open().listOffsets(specs, options);
-      for (TopicPartition p : specs.keySet()) {
+      var endResults = admin.open().listOffsets(specByPartition, options);
+      for (TopicPartition p : specByPartition.keySet()) {
         try {
-          newEnds.put(p, result.partitionResult(p).get().offset());
+          newEndByPartition.put(p, endResults.partitionResult(p).get().offset());
         } catch (ExecutionException e) { // other partitions may still have a leader
-          warn(e.getCause());
+          warnOnce(e.getCause());
         }
       }
     } catch (InterruptedException e) {
       LOG.debug("the query has ended");
     } catch (RuntimeException | LinkageError e) {
-      warn(e);
+      warnOnce(e);
     }
-    if (!newEnds.isEmpty()) {
-      ends = newEnds;
+    if (!newEndByPartition.isEmpty()) {
+      endByPartition = newEndByPartition;
       answeredNanos = System.nanoTime();
       nextRequestNanos = answeredNanos + MIN_INTERVAL_NANOS;
     }
   }
 
-  private void warn(Throwable error) {
+  private void warnOnce(Throwable error) {
     if (!hasWarned && !admin.isEnded()) {
       hasWarned = true;
       LOG.warn(
-          "assignor-bridge cannot measure the lag of query {} (the query continues; logged once): {}",
-          query, admin.describe(error));
+          "assignor-bridge could not request all end offsets of query {}, so its lag is incomplete"
+              + " (the query continues; logged once): {}",
+          queryId, admin.describe(error));
     }
   }
 }

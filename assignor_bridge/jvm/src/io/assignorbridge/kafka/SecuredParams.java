@@ -30,7 +30,7 @@ public final class SecuredParams {
               + "|key\\.pem|keystore\\.key"
               + "|connection[._-]?string|(?:^|[._-])sas(?:$|[._-])");
 
-  /** Matches `user:password@` in an address. */
+  /** Matches `://user:password@` in an address. */
   private static final Pattern USER_INFO =
       Pattern.compile("(://[^\\s/@:'\"]{0,200}):[^\\s@'\"]{1,500}@");
 
@@ -71,12 +71,12 @@ public final class SecuredParams {
     return usesTokens && KafkaTokenUtil.needTokenUpdate(params, cluster);
   }
 
-  /** Masks the password of each `user:password@` in a text. */
+  /** Masks the password of each `://user:password@` in a text. */
   public static String maskPassword(String text) {
     return USER_INFO.matcher(text).replaceAll("$1:***@");
   }
 
-  /** Masks the values of secret parameters in a message, even parts of malformed JAAS text. */
+  /** Masks address passwords, and the values of secret parameters, even of malformed JAAS text. */
   public String redact(String message) {
     return redact(message, params);
   }
@@ -91,7 +91,7 @@ public final class SecuredParams {
     for (Map.Entry<String, ?> param : params.entrySet()) {
       if (isSecret(param.getKey()) && param.getValue() != null) {
         String value = param.getValue().toString();
-        for (Matcher part = SECRET_PART.matcher(value); part.find(); ) { // phrases before words
+        for (Matcher part = SECRET_PART.matcher(value); part.find(); ) { // phrases, then words
           String phrase = part.group().replaceAll("^[\"':]|[\"']$", "");
           text = maskPhrase(text, phrase);
           text = maskPhrase(text, phrase.replaceAll("\\\\(.)", "$1")); // unescaped
@@ -107,7 +107,7 @@ public final class SecuredParams {
     return text;
   }
 
-  /** Returns an error with its causes on one line, without the secrets of `params` (or null). */
+  /** Returns an error with its causes on one short line; masks the secrets of `params` if any. */
   public static String describe(Throwable error, SecuredParams params) {
     String text = error.toString();
     for (Throwable e = error.getCause(); e != null; e = e.getCause()) {

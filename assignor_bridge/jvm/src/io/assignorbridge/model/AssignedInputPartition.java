@@ -11,7 +11,8 @@ import scala.Option;
  * @param stream name under which executors keep the stream's consumers between micro-batches
  * @param plan number of the plan within the stream's run, from 1
  * @param index position of this task in its plan
- * @param executor id of the executor that the planner chose; null if any executor may run the task
+ * @param executor id of the executor that the planner chose; null for a tail task, or if any
+ *     executor may run the task
  * @param slot number of the slot on that executor, from 0; -1 for a tail task, which any free slot
  *     takes
  * @param ranges Spark's own partitions, one per range, which carry the Kafka parameters, poll

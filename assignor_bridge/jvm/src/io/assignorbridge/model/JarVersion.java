@@ -5,7 +5,7 @@ import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 
-/** Reads and checks jar versions: {@code <version of the build>-<hash of the Java sources>}. */
+/** Reads and checks jar versions: {@code <version of the build>-<hash of the sources>}. */
 public final class JarVersion {
   /** Version of this jar, read from version.txt, which jvm/build.py writes. */
   public static final String CURRENT = readVersion();

@@ -19,10 +19,10 @@ public final class LatestOnlyExecutor<T> {
 
   public LatestOnlyExecutor(String name, Consumer<T> work) {
     this.work = work;
-    executor = Executors.newSingleThreadExecutor(daemonFactory(name));
+    executor = Executors.newSingleThreadExecutor(createDaemonFactory(name));
   }
 
-  public static ThreadFactory daemonFactory(String name) {
+  public static ThreadFactory createDaemonFactory(String name) {
     return task -> {
       Thread thread = new Thread(task, name);
       thread.setDaemon(true);
@@ -34,7 +34,7 @@ public final class LatestOnlyExecutor<T> {
     if (waitingItem.getAndSet(item) == null) {
       try {
         executor.execute(() -> work.accept(waitingItem.getAndSet(null)));
-      } catch (RejectedExecutionException stopped) {
+      } catch (RejectedExecutionException e) {
         // the stream has ended
       }
     }

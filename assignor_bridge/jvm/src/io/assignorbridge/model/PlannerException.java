@@ -1,6 +1,6 @@
 package io.assignorbridge.model;
 
-/** Thrown if a batch cannot be planned or limited; its message has any Python traceback. */
+/** Invalid options, or a failure to plan or limit a batch; may contain a Python traceback. */
 public class PlannerException extends Exception {
   private static final long serialVersionUID = 1L;
 
@@ -21,7 +21,7 @@ public class PlannerException extends Exception {
   }
 
   /** Returns the exception for a bug in assignor-bridge or an incompatible Spark. */
-  public static PlannerException unexpected(Throwable e, String sparkVersion) {
+  public static PlannerException fromUnexpected(Throwable e, String sparkVersion) {
     return new PlannerException(
         "assignor-bridge " + JarVersion.CURRENT + " is incompatible with Spark " + sparkVersion
             + " or has a bug: " + e,

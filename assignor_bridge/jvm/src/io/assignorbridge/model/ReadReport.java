@@ -13,7 +13,7 @@ import java.io.Serializable;
  * @param bytes size of those rows' keys and values; 0 for rows from Spark's own reader
  * @param nanos nanoseconds spent on the range, including the work downstream of the reader
  * @param offsets number of offsets that the range covers
- * @param until end offset of the range (exclusive)
+ * @param end end offset of the range (exclusive)
  * @param oldestMillis smallest Kafka timestamp of its records in milliseconds; greater than
  *     `newestMillis` if no record has a timestamp
  * @param newestMillis largest Kafka timestamp of its records in milliseconds
@@ -30,7 +30,7 @@ public record ReadReport(
     long bytes,
     long nanos,
     long offsets,
-    long until,
+    long end,
     long oldestMillis,
     long newestMillis,
     long lostOffsets)

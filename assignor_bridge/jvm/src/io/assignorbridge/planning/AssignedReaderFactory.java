@@ -21,10 +21,8 @@ final class AssignedReaderFactory implements PartitionReaderFactory {
   private final PartitionReaderFactory sparkReaders;
   private final boolean usesSharedReader;
   private final ArrayList<String> endedStreams;
-
   @SuppressWarnings("serial") // accumulators are serializable
   private final ReportAccumulator<ReadReport> reports;
-
   private final ExecutorRacks.ReaderRacks racks; // null before the first plan
 
   AssignedReaderFactory(

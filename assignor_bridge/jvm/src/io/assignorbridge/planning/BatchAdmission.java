@@ -18,14 +18,14 @@ final class BatchAdmission {
   record Admission(Offset end, Map<String, String> metrics) {}
 
   /** An admitted batch. `logEntry` is its part of the plan log line; null if there is no log. */
-  private record AdmittedBatch(Offset end, long records, long startedNanos, String logEntry) {}
+  private record AdmittedBatch(Offset end, long offsets, long startedNanos, String logEntry) {}
 
-  private AdmittedBatch admittedBatch; // null unless an admitted batch is in progress
-  private Messages.CompletedBatch lastCompleted; // null after it was sent to the planner
+  private AdmittedBatch admittedBatch; // null unless one is being measured
+  private Messages.CompletedBatch lastCompletedBatch; // not yet sent to the planner; null if none
 
   /** Returns the admitted batch that was completed since the last request, or null. */
-  Messages.CompletedBatch lastCompleted() {
-    return lastCompleted;
+  Messages.CompletedBatch lastCompletedBatch() {
+    return lastCompletedBatch;
   }
 
   /** Requests a batch's end, performs the look-ups that the planner needs, and verifies the end. */
@@ -37,35 +37,35 @@ final class BatchAdmission {
       StreamResources resources)
       throws PlannerException, InterruptedException {
     admittedBatch = null;
-    lastCompleted = null;
+    lastCompletedBatch = null;
     long timeoutMs = resources.options().planTimeoutMs();
-    String reply = planner.ask(Messages.write(request), timeoutMs);
+    String answer = planner.sendRequest(Messages.format(request), timeoutMs);
     for (int i = 0;
         i < MAX_LOOK_UPS
-            && Messages.read(reply, Messages.Answer.class) instanceof Messages.LookUp lookUp;
+            && Messages.parse(answer, Messages.Answer.class) instanceof Messages.LookUp lookUp;
         i++) {
       request =
           request.withTimes(
               resources.times().lookUp(i + 1, lookUp.timeMs(), batch.unreadRanges(), timeoutMs));
-      reply = planner.ask(Messages.write(request), timeoutMs);
+      answer = planner.sendRequest(Messages.format(request), timeoutMs);
     }
-    Messages.Admitted answer = Messages.read(reply, Messages.Admitted.class);
-    List<OffsetRange> ranges = answer.ranges().unpack();
+    Messages.Admitted admittedAnswer = Messages.parse(answer, Messages.Admitted.class);
+    List<OffsetRange> ranges = admittedAnswer.ranges().unpack();
     Offset end = batch.verifyEnd(ranges);
-    long records = ranges.stream().mapToLong(range -> range.end() - range.start()).sum();
+    long offsets = ranges.stream().mapToLong(range -> range.end() - range.start()).sum();
     String logEntry =
         resources.planLog() == null
             ? null
-            : PlanLog.formatAdmission(Messages.write(request.forLog()), reply);
-    admittedBatch = new AdmittedBatch(end, records, startedNanos, logEntry);
-    return new Admission(end, answer.metrics());
+            : PlanLog.formatAdmission(Messages.format(request.forLog()), answer);
+    admittedBatch = new AdmittedBatch(end, offsets, startedNanos, logEntry);
+    return new Admission(end, admittedAnswer.metrics());
   }
 
   /** Measures the duration of the admitted batch, if it ends at this offset. */
   void complete(Offset end) {
     if (isAdmitted(end)) {
       double seconds = (System.nanoTime() - admittedBatch.startedNanos()) / 1e9;
-      lastCompleted = new Messages.CompletedBatch(admittedBatch.records(), seconds);
+      lastCompletedBatch = new Messages.CompletedBatch(admittedBatch.offsets(), seconds);
       admittedBatch = null;
     }
   }

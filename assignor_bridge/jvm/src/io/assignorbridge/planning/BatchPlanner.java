@@ -33,14 +33,13 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Requests a plan for each micro-batch of a stream and, if the options limit batches, its end. A
- * batch that Spark requests twice is planned once. {@link StreamResources} holds the objects that
- * the options require, and {@link Fallback} handles failures.
+ * Requests each micro-batch's plan from the planner and, if the options limit batches, its end;
+ * saves the planner's state. A batch that Spark requests twice is planned once. {@link
+ * StreamResources} holds what the options require, and {@link Fallback} handles failures.
  */
 public final class BatchPlanner implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(BatchPlanner.class);
 
-  /** The last batch and its tasks. */
   private record PlannedBatch(Offset start, Offset end, InputPartition[] tasks) {
     boolean matches(Offset otherStart, Offset otherEnd) {
       return start.equals(otherStart) && end.equals(otherEnd);
@@ -58,7 +57,7 @@ public final class BatchPlanner implements AutoCloseable {
   private final Fallback planFallback;
   private final Fallback admissionFallback;
 
-  private SharedPlanner.Client planner; // null before it is needed
+  private SharedPlanner.Client planner; // null until needed, and while switched off
   private StreamResources resources; // null until a planner has validated the options
   private ExecutorRacks.ReaderRacks racks; // null before the first plan
   private PlannedBatch lastBatch; // null before the first batch
@@ -103,10 +102,11 @@ public final class BatchPlanner implements AutoCloseable {
     return lastBatch.tasks();
   }
 
-  public synchronized PartitionReaderFactory createReaderFactory(PartitionReaderFactory base) {
+  public synchronized PartitionReaderFactory createReaderFactory(
+      PartitionReaderFactory sparkReaders) {
     // Without resources, no task is planned, and the value has no effect.
     boolean usesSharedReader = resources == null || resources.options().reader().equals("shared");
-    return new AssignedReaderFactory(base, usesSharedReader, reports, racks);
+    return new AssignedReaderFactory(sparkReaders, usesSharedReader, reports, racks);
   }
 
   public synchronized Map<String, String> metrics() {
@@ -127,9 +127,9 @@ public final class BatchPlanner implements AutoCloseable {
     }
   }
 
-  /** Returns the end of the next batch, at most `latest`; null if Spark's own limits apply. */
+  /** Returns the next batch's end, at most `latestOffset`; null if Spark's own limits apply. */
   public synchronized Offset admit(
-      Supplier<LimitedBatch> candidate, Offset latest, boolean hasFixedEnd) {
+      Supplier<LimitedBatch> batchSupplier, Offset latestOffset, boolean hasFixedEnd) {
     if (killSwitch.findOffReason() != null) {
       return null;
     }
@@ -138,15 +138,15 @@ public final class BatchPlanner implements AutoCloseable {
       return null;
     }
     try {
-      LimitedBatch batch = candidate.get();
+      LimitedBatch batch = batchSupplier.get();
       if (batch.unreadRanges().isEmpty()) {
-        return latest;
+        return latestOffset;
       }
       connect();
       if (!resources.limitsBatches()) { // the options have no effective limit
         return null;
       }
-      restoreState(latest);
+      restoreState(latestOffset);
       Offset end = requestEnd(batch, hasFixedEnd);
       admissionFallback.reset();
       return end;
@@ -224,7 +224,7 @@ public final class BatchPlanner implements AutoCloseable {
     long startedNanos = System.nanoTime();
     drainReports();
     SharedPlanner.Client planner = connect();
-    List<Executor> executors = resources.zones().executors();
+    List<Executor> executors = resources.zones().listExecutors();
     Double secondsSinceLastPlan = lastPlanNanos == 0 ? null : (startedNanos - lastPlanNanos) / 1e9;
     lastPlanNanos = startedNanos;
     Messages.PlanBatch request =
@@ -239,8 +239,9 @@ public final class BatchPlanner implements AutoCloseable {
             planner.stream(),
             countPartitions(SourceOffsets.partitionsOf(end)),
             null);
-    String answer = planner.ask(Messages.write(request), resources.options().planTimeoutMs());
-    Messages.Planned plan = Messages.read(answer, Messages.Planned.class);
+    long timeoutMs = resources.options().planTimeoutMs();
+    String answer = planner.sendRequest(Messages.format(request), timeoutMs);
+    Messages.Planned plan = Messages.parse(answer, Messages.Planned.class);
     InputPartition[] tasks =
         builder.build(plan.tasks().unpack(), executors, stream.name(), planCount + 1);
     if (resources.planLog() != null) {
@@ -248,7 +249,7 @@ public final class BatchPlanner implements AutoCloseable {
           .planLog()
           .append(
               context.getLocalProperty("streaming.sql.batchId"),
-              Messages.write(request.withOptions(userOptions.valuesToLog())),
+              Messages.format(request.withOptions(userOptions.valuesToLog())),
               answer,
               admission.logEntryOf(end));
     }
@@ -256,8 +257,8 @@ public final class BatchPlanner implements AutoCloseable {
     racks = resources.zones().toReaderRacks(executors);
     resources.zones().logAdvice(plan.metrics());
     planCount++;
-    long millis = (System.nanoTime() - startedNanos) / 1_000_000;
-    figures.setPlan(plan, planCount, tasks.length, millis);
+    long planMillis = (System.nanoTime() - startedNanos) / 1_000_000;
+    figures.setPlan(plan, planCount, tasks.length, planMillis);
     LOG.info("{} tasks by assignor '{}': {}", tasks.length, plan.assignor(), plan.metrics());
     plan.reasons().forEach(reason -> LOG.debug("{}", reason));
     return tasks;
@@ -273,21 +274,21 @@ public final class BatchPlanner implements AutoCloseable {
     Messages.AdmitBatch request =
         new Messages.AdmitBatch(
             ExecutorList.getPlanningParallelism(context),
-            resources.zones().executors(),
+            resources.zones().listExecutors(),
             ranges,
             Columns.Reports.of(figures.reports()),
             state,
-            batch.maxRecords(),
+            batch.maxOffsets(),
             hasFixedEnd,
-            admission.lastCompleted(),
+            admission.lastCompletedBatch(),
             resources.findTimes(unreadRanges),
             resources.findRetentions(ranges.topics()),
             planner.stream());
-    BatchAdmission.Admission admittedBatch =
+    BatchAdmission.Admission newAdmission =
         admission.admit(request, batch, startedNanos, planner, resources);
-    figures.setAdmitted(admittedBatch.metrics());
-    LOG.info("admitted a batch: {}", admittedBatch.metrics());
-    return admittedBatch.end();
+    figures.setAdmitted(newAdmission.metrics());
+    LOG.info("admitted a batch: {}", newAdmission.metrics());
+    return newAdmission.end();
   }
 
   /** Adds new reader reports to the metrics and the resources. */
@@ -301,12 +302,12 @@ public final class BatchPlanner implements AutoCloseable {
 
   /** Returns each topic's number of partitions, derived from its highest partition number. */
   private static Map<String, Integer> countPartitions(Set<TopicPartition> livePartitions) {
-    Map<String, Integer> counts = new TreeMap<>();
-    livePartitions.forEach(p -> counts.merge(p.topic(), p.partition() + 1, Math::max));
-    return counts;
+    Map<String, Integer> countByTopic = new TreeMap<>();
+    livePartitions.forEach(p -> countByTopic.merge(p.topic(), p.partition() + 1, Math::max));
+    return countByTopic;
   }
 
-  /** Before the first plan, restores the newest stored state that the planner can use. */
+  /** Before the first plan or limit, restores the newest stored state that the planner can use. */
   private void restoreState(Offset end) throws PlannerException, InterruptedException {
     if (!isStateRead) {
       SharedPlanner.Client planner = connect();
@@ -316,9 +317,9 @@ public final class BatchPlanner implements AutoCloseable {
           stateFiles.restore(
               resources.stateVersion(),
               text -> {
-                String request = Messages.write(new Messages.Restore(text, topics));
-                String answer = planner.ask(request, timeoutMs);
-                return Messages.read(answer, Messages.Restored.class).why();
+                String request = Messages.format(new Messages.Restore(text, topics));
+                String answer = planner.sendRequest(request, timeoutMs);
+                return Messages.parse(answer, Messages.Restored.class).why();
               });
       isStateRead = true;
     }
@@ -330,10 +331,10 @@ public final class BatchPlanner implements AutoCloseable {
       userOptions.rejectAmbiguousSettings();
       planner = new SharedPlanner.Client(userOptions);
     }
-    Messages.Validated validated = planner.validate();
-    JarVersion.checkPackage(validated.packageVersion(), userOptions.interpreter().command());
+    Messages.Validated validation = planner.validate();
+    JarVersion.checkPackage(validation.packageVersion(), userOptions.interpreter().command());
     if (resources == null) {
-      resources = StreamResources.of(context, validated, userOptions.kafka());
+      resources = StreamResources.of(context, validation, userOptions.kafkaSettings());
     }
     return planner;
   }
@@ -351,7 +352,7 @@ public final class BatchPlanner implements AutoCloseable {
         : resources.options().onError().equals("fail");
   }
 
-  /** Converts an error to a PlannerException; resets the stream's planner if it may be affected. */
+  /** Converts an error; rethrows an interrupt. Makes the planner forget the stream if necessary. */
   private PlannerException toFailure(Throwable e) {
     if (planner != null && !(e instanceof RecordTimes.NoTimesException)) {
       planner.forget();

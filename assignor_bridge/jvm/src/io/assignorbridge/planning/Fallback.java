@@ -6,7 +6,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Handles failures to plan or limit a batch. Spark then plans the batch, or the query fails
+ * Handles failures to plan or limit a batch. Spark then plans or limits it, or the query fails
  * (`assignor.onError=fail`). A failure with a new reason is logged. Each failure in a row doubles
  * the number of batches until the next request to the planner, up to 64.
  */
@@ -43,7 +43,7 @@ final class Fallback {
     lastReason = null;
   }
 
-  /** Fails the query if `failQuery`; otherwise warns if the reason differs from the last one. */
+  /** Fails the query if `failQuery`; otherwise, starts a pause, and warns of a new reason. */
   void handleFailure(PlannerException e, boolean failQuery) {
     String query = "query " + context.getLocalProperty("sql.streaming.queryId");
     if (failQuery) {
@@ -69,7 +69,7 @@ final class Fallback {
     }
     return e instanceof PlannerException failure
         ? failure
-        : PlannerException.unexpected(e, sparkVersion);
+        : PlannerException.fromUnexpected(e, sparkVersion);
   }
 
   @SuppressWarnings("unchecked") // hides a checked exception from the compiler

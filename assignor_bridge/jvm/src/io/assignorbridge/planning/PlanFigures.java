@@ -17,22 +17,22 @@ final class PlanFigures {
   private static final int MAX_REASON_CHARS = 500;
 
   private final Map<String, String> planMetrics = new TreeMap<>();
-  private final Map<ReportKey, ReadReport> reports = new HashMap<>(); // since the last plan
-  private final Map<Integer, Boolean> localityHits = new HashMap<>(); // by task index
+  private final Map<ReportKey, ReadReport> reportByKey = new HashMap<>(); // since the last plan
+  private final Map<Integer, Boolean> isLocalByTask = new HashMap<>();
   private final Map<String, String> admissionMetrics = new TreeMap<>();
   private long planNumber;
-  private long fallbacks;
+  private long fallbackCount;
   private boolean isFallbackCounted; // in the current batch
   private long readBytes;
   private long lostOffsets;
   private long oldestMillis = Long.MAX_VALUE; // of the plan's records; above `newestMillis` if none
   private long newestMillis = Long.MIN_VALUE;
 
-  void setPlan(Messages.Planned answer, long number, int taskCount, long millis) {
-    planNumber = number;
-    startBatch(answer.assignor(), taskCount);
-    planMetrics.putAll(answer.metrics());
-    planMetrics.put("planMillis", Long.toString(millis));
+  void setPlan(Messages.Planned plan, long planNumber, int taskCount, long planMillis) {
+    this.planNumber = planNumber;
+    startBatch(plan.assignor(), taskCount);
+    planMetrics.putAll(plan.metrics());
+    planMetrics.put("planMillis", Long.toString(planMillis));
   }
 
   void setFallback(String reason, int taskCount) {
@@ -41,7 +41,7 @@ final class PlanFigures {
     planMetrics.put("fallbackReason", firstLineOf(reason));
   }
 
-  /** Reports that the option is switched off. That is not a failure and must not raise an alert. */
+  /** Reports that assignor-bridge is off, which is not a failure and must not raise an alert. */
   void setSwitchedOff(String reason, int taskCount) {
     admissionMetrics.clear();
     startBatch("spark", taskCount);
@@ -65,7 +65,7 @@ final class PlanFigures {
 
   /** Counts at most one fallback per batch, even if both its limit and its plan failed. */
   private void countFallback() {
-    fallbacks += isFallbackCounted ? 0 : 1;
+    fallbackCount += isFallbackCounted ? 0 : 1;
     isFallbackCounted = true;
   }
 
@@ -74,28 +74,27 @@ final class PlanFigures {
     for (ReadReport r : newReports) {
       readBytes += r.bytes();
       ReportKey key = new ReportKey(r.plan(), r.task(), r.topic(), r.partition(), r.offsets());
-      if (reports.put(key, r) == null) {
+      if (reportByKey.put(key, r) == null) {
         lostOffsets += r.lostOffsets();
       }
       if (r.plan() == planNumber) {
         oldestMillis = Math.min(oldestMillis, r.oldestMillis());
         newestMillis = Math.max(newestMillis, r.newestMillis());
         if (r.plannedExecutor() != null) {
-          localityHits.put(r.task(), r.plannedExecutor().equals(r.executor()));
+          isLocalByTask.put(r.task(), r.plannedExecutor().equals(r.executor()));
         }
       }
     }
   }
 
-  /** Returns the reports since the last plan. */
   List<ReadReport> reports() {
-    return new ArrayList<>(reports.values());
+    return new ArrayList<>(reportByKey.values());
   }
 
   /** Returns the reports since the last plan, and removes them. */
   List<ReadReport> takeReports() {
     List<ReadReport> takenReports = reports();
-    reports.clear();
+    reportByKey.clear();
     return takenReports;
   }
 
@@ -104,11 +103,12 @@ final class PlanFigures {
     Map<String, String> allMetrics = new TreeMap<>();
     admissionMetrics.forEach((name, value) -> allMetrics.put("assignor." + name, value));
     planMetrics.forEach((name, value) -> allMetrics.put("assignor." + name, value));
-    allMetrics.put("assignor.fallbacks", Long.toString(fallbacks));
+    allMetrics.put("assignor.fallbacks", Long.toString(fallbackCount));
     allMetrics.put("assignor.readBytes", Long.toString(readBytes));
     allMetrics.put("assignor.offsetsLost", Long.toString(lostOffsets));
-    if (!localityHits.isEmpty()) {
-      double rate = localityHits.values().stream().filter(hit -> hit).count() / (double) localityHits.size();
+    if (!isLocalByTask.isEmpty()) {
+      long hits = isLocalByTask.values().stream().filter(isLocal -> isLocal).count();
+      double rate = hits / (double) isLocalByTask.size();
       allMetrics.put("assignor.localityHitRate", String.format(Locale.ROOT, "%.4f", rate));
     }
     if (oldestMillis <= newestMillis) {
@@ -131,7 +131,7 @@ final class PlanFigures {
 
   private void startBatch(String strategy, int taskCount) {
     isFallbackCounted = false;
-    localityHits.clear();
+    isLocalByTask.clear();
     resetTimestamps();
     planMetrics.clear();
     planMetrics.put("strategy", strategy);

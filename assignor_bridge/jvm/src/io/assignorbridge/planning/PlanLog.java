@@ -59,8 +59,8 @@ final class PlanLog {
       Files.move(file, oldFile, StandardCopyOption.REPLACE_EXISTING);
     }
     if (!Files.exists(file)) {
-      var ownerOnly = PosixFilePermissions.fromString("rw-------");
-      Files.createFile(file, PosixFilePermissions.asFileAttribute(ownerOnly));
+      var ownerOnlyPermissions = PosixFilePermissions.fromString("rw-------");
+      Files.createFile(file, PosixFilePermissions.asFileAttribute(ownerOnlyPermissions));
     }
     Files.write(file, line, StandardOpenOption.APPEND);
   }

@@ -42,12 +42,12 @@ final class PlanVerifier {
             .min(BY_OFFSET)
             .orElseThrow();
     throw new PlannerException(
-        "the plan does not cover the batch: it should read "
+        "the plan does not match the batch: it should read "
             + describePartition(firstDifference, expectedRanges) + ", but it reads "
             + describePartition(firstDifference, actualRanges) + " from that partition");
   }
 
-  /** Verifies that tail tasks are the longest first: Spark starts the tasks of a stage in order. */
+  /** Verifies that only tail tasks have slot -1, and that the longest of them come first. */
   static void verifyTail(List<Columns.Task> tasks) throws PlannerException {
     double maxSeconds = Double.POSITIVE_INFINITY;
     for (int i = 0; i < tasks.size(); i++) {
@@ -59,10 +59,10 @@ final class PlanVerifier {
       }
       if (task.tail() != null) {
         double seconds = task.tail().seconds();
-        if (!(seconds <= maxSeconds)) { // also if it is not a number
+        if (!(seconds <= maxSeconds)) { // also if NaN; Spark starts the tasks of a stage in order
           throw new PlannerException(
-              "tail task " + i + " of the plan takes " + seconds + " s: expected at most the "
-                  + maxSeconds + " s of the previous one");
+              "tail task " + i + " of the plan takes " + seconds + " s: expected at most "
+                  + maxSeconds + " s, because the longest tail tasks come first");
         }
         maxSeconds = seconds;
       }

@@ -20,7 +20,7 @@ final class StreamIdentity {
   private static final int MAX_ENDED_NAMES = 100;
   private static final Set<String> ENDED_NAMES = new LinkedHashSet<>(); // oldest first
 
-  private final Map<TopicPartition, Long> lastEnds = new HashMap<>();
+  private final Map<TopicPartition, Long> lastEndByPartition = new HashMap<>();
   private String name = UUID.randomUUID().toString();
 
   /** Returns the names that ended last, at most {@code MAX_ENDED_NAMES}, oldest first. */
@@ -30,7 +30,6 @@ final class StreamIdentity {
     }
   }
 
-  /** Returns the name for the current batch. */
   String name() {
     return name;
   }
@@ -40,19 +39,19 @@ final class StreamIdentity {
    * partitions that the stream reads now, even those without new records.
    */
   void startBatch(List<OffsetRange> batchRanges, Set<TopicPartition> livePartitions) {
-    boolean isRecreated = lastEnds.keySet().retainAll(livePartitions);
-    Map<TopicPartition, Long> batchEnds = new HashMap<>();
+    boolean isRecreated = lastEndByPartition.keySet().retainAll(livePartitions);
+    Map<TopicPartition, Long> batchEndByPartition = new HashMap<>();
     for (OffsetRange range : batchRanges) {
       TopicPartition partition = new TopicPartition(range.topic(), range.partition());
-      isRecreated |= range.start() < lastEnds.getOrDefault(partition, 0L);
-      batchEnds.merge(partition, range.end(), Math::max);
+      isRecreated |= range.start() < lastEndByPartition.getOrDefault(partition, 0L);
+      batchEndByPartition.merge(partition, range.end(), Math::max);
     }
     if (isRecreated) {
       end();
-      lastEnds.clear();
+      lastEndByPartition.clear();
       name = UUID.randomUUID().toString();
     }
-    lastEnds.putAll(batchEnds);
+    lastEndByPartition.putAll(batchEndByPartition);
   }
 
   /** Marks the name as ended, because no later task uses it. */

@@ -40,17 +40,19 @@ record StreamResources(
 
   /** Creates the resources; fails if the rack file cannot be used. */
   static StreamResources of(
-      SparkContext context, Messages.Validated validated, Map<String, String> kafka)
+      SparkContext context, Messages.Validated validation, Map<String, String> kafkaSettings)
       throws PlannerException {
-    Messages.EffectiveOptions options = validated.options();
+    Messages.EffectiveOptions options = validation.options();
     return new StreamResources(
         options,
-        validated.stateVersion(),
-        validated.admits(),
-        new Zones(context, options, kafka),
-        options.commitGroup() == null ? null : new GroupCommits(options.commitGroup(), kafka),
-        "deadline".equals(options.fairness()) ? new Retentions(kafka) : null,
-        validated.needsTimes() ? new RecordTimes(kafka) : null,
+        validation.stateVersion(),
+        validation.admits(),
+        new Zones(context, options, kafkaSettings),
+        options.commitGroup() == null
+            ? null
+            : new GroupCommits(options.commitGroup(), kafkaSettings),
+        "deadline".equals(options.fairness()) ? new Retentions(kafkaSettings) : null,
+        validation.needsTimes() ? new RecordTimes(kafkaSettings) : null,
         options.planLog() == null ? null : new PlanLog(options.planLog()));
   }
 
@@ -69,14 +71,12 @@ record StreamResources(
     }
   }
 
-  /** Adds the reports of finished readers. */
   void addReports(List<ReadReport> reports) {
     if (times != null) {
       times.add(reports);
     }
   }
 
-  /** Removes partitions that the stream no longer reads. */
   void retain(Set<TopicPartition> livePartitions) {
     if (times != null) {
       times.retain(livePartitions);

@@ -29,7 +29,6 @@ final class TaskBuilder {
     }
   }
 
-  /** Returns the ranges that the batch must read. */
   List<OffsetRange> requestedRanges() {
     return requestedRanges;
   }
@@ -41,8 +40,8 @@ final class TaskBuilder {
     tasks.forEach(task -> plannedRanges.addAll(task.ranges()));
     PlanVerifier.verify(requestedRanges, plannedRanges);
     PlanVerifier.verifyTail(tasks);
-    Map<String, String> hosts = new HashMap<>();
-    executors.forEach(e -> hosts.put(e.id(), e.host()));
+    Map<String, String> hostByExecutor = new HashMap<>();
+    executors.forEach(e -> hostByExecutor.put(e.id(), e.host()));
     InputPartition[] partitions = new InputPartition[tasks.size()];
     for (int i = 0; i < partitions.length; i++) {
       Columns.Task task = tasks.get(i);
@@ -57,7 +56,7 @@ final class TaskBuilder {
               task.executor(),
               task.slot(),
               task.ranges().stream().map(this::cutPartition).toArray(KafkaBatchInputPartition[]::new),
-              listPreferredLocations(task, hosts));
+              listPreferredLocations(task, hostByExecutor));
     }
     return partitions;
   }
@@ -65,38 +64,39 @@ final class TaskBuilder {
   /**
    * Returns a task's preferred locations. Spark does not rank executors: the first free one gets
    * the task. Standbys are therefore hosts, which Spark uses only after waiting for the executor. A
-   * tail task names executors, because tasks without a location, or with hosts, would let Spark
-   * move heads within a host (docs/internals/design.md).
+   * tail task names executors. Without locations, or with hosts, it would let Spark move heads (the
+   * other tasks) to another executor of their host (docs/internals/design.md).
    */
-  private static String[] listPreferredLocations(Columns.Task task, Map<String, String> hosts)
-      throws PlannerException {
+  private static String[] listPreferredLocations(
+      Columns.Task task, Map<String, String> hostByExecutor) throws PlannerException {
     List<String> locations = new ArrayList<>();
     if (task.executor() != null) {
-      locations.add(nameLocation(task.executor(), hosts));
+      locations.add(nameLocation(task.executor(), hostByExecutor));
     }
     if (task.tail() != null) {
       for (String executor : task.tail().executors()) {
-        locations.add(nameLocation(executor, hosts));
+        locations.add(nameLocation(executor, hostByExecutor));
       }
     }
     for (String standby : task.standbys()) {
-      locations.add(findHost(standby, hosts));
+      locations.add(findHost(standby, hostByExecutor));
     }
     return locations.toArray(String[]::new);
   }
 
   /** Returns an executor's location, as Spark's `ExecutorCacheTaskLocation` writes it. */
-  private static String nameLocation(String executor, Map<String, String> hosts)
+  private static String nameLocation(String executor, Map<String, String> hostByExecutor)
       throws PlannerException {
-    return "executor_" + findHost(executor, hosts) + "_" + executor;
+    return "executor_" + findHost(executor, hostByExecutor) + "_" + executor;
   }
 
-  private static String findHost(String executor, Map<String, String> hosts) throws PlannerException {
-    if (!hosts.containsKey(executor)) {
+  private static String findHost(String executor, Map<String, String> hostByExecutor)
+      throws PlannerException {
+    if (!hostByExecutor.containsKey(executor)) {
       throw new PlannerException(
-          "the plan has the unknown executor '" + executor + "'; expected one of " + hosts.keySet());
+          "the plan has the unknown executor '" + executor + "', which is not in the request");
     }
-    return hosts.get(executor);
+    return hostByExecutor.get(executor);
   }
 
   private KafkaBatchInputPartition cutPartition(OffsetRange range) {

@@ -39,12 +39,11 @@ final class BoundedConsumer {
   private volatile Consumer<byte[], byte[]> consumer;
   private volatile boolean closed; // set by the pool's thread, maybe while the task's thread polls
   private int maxPollRecords;
-  private long boundCheckedAtBytes; // bytes from brokers when the bound was last checked
-  private long windowAtBytes; // bytes from brokers when the window was last computed
-  private long windowHeldBytes; // held bytes when the window was last computed
+  private long incomingBytesAtCheck; // bytes from brokers when the bound was last checked
+  private long incomingBytesAtWindow; // bytes from brokers when the window was last computed
+  private long heldBytesAtWindow; // held bytes when the window was last computed
   private long polledHeapBytes; // since the client was opened, estimated from samples
   private long[] expectedRangeBytes = {}; // of the unread ranges at the last `begin`
-
   private Metric incomingMetric; // total bytes from brokers
   private Metric consumedMetric; // total bytes of polled records
   private Metric responsesMetric; // total number of responses
@@ -64,7 +63,7 @@ final class BoundedConsumer {
     openClient();
   }
 
-  /** Starts to fetch more partitions, which have an unfinished range. */
+  /** Adds partitions with an unfinished range, and fetches those that fit into the window. */
   void begin(Collection<PartitionPosition> positions, long heldBytes) {
     unreadPartitions.addAll(positions);
     unreadPartitions.sort(Comparator.comparingInt(p -> p.currentRange.index));
@@ -108,7 +107,7 @@ final class BoundedConsumer {
 
   /** Recomputes the window if the held bytes have changed by a sixteenth of the buffer. */
   void fitWindow(long heldBytes) {
-    if (Math.abs(heldBytes - windowHeldBytes) >= bufferBytes / CHECKS_PER_BUFFER) {
+    if (Math.abs(heldBytes - heldBytesAtWindow) >= bufferBytes / CHECKS_PER_BUFFER) {
       fetchWindow(heldBytes);
     }
   }
@@ -123,11 +122,11 @@ final class BoundedConsumer {
   boolean pauseFinished(long heldBytes) {
     boolean hasFinished = unreadPartitions.removeIf(p -> p.currentRange == null);
     long incomingBytes = total(incomingMetric);
-    if (hasFinished || incomingBytes - windowAtBytes >= bufferBytes / CHECKS_PER_BUFFER) {
+    if (hasFinished || incomingBytes - incomingBytesAtWindow >= bufferBytes / CHECKS_PER_BUFFER) {
       fetchWindow(heldBytes);
     }
-    if (incomingBytes - boundCheckedAtBytes >= bufferBytes / 8) {
-      boundCheckedAtBytes = incomingBytes;
+    if (incomingBytes - incomingBytesAtCheck >= bufferBytes / 8) {
+      incomingBytesAtCheck = incomingBytes;
       if (pausedBytes() > bufferBytes) {
         drop(streamPaused().filter(p -> p.bufferedSinceBytes < incomingBytes - bufferBytes / 2).toList());
       }
@@ -140,13 +139,13 @@ final class BoundedConsumer {
     if (unreadPartitions.isEmpty()) {
       return;
     }
-    PartitionPosition first = unreadPartitions.get(0);
+    PartitionPosition firstPosition = unreadPartitions.get(0);
     boolean grows = false;
-    if (first.bytesPerOffset > 0) {
+    if (firstPosition.bytesPerOffset > 0) {
       // Compressed records take fewer bytes on the network than on the heap.
       double networkBytesPerHeapByte =
           Math.min(1, (double) total(incomingMetric) / Math.max(1, polledHeapBytes));
-      long expectedBytes = (long) (networkBytesPerHeapByte * window.estimateBytes(first));
+      long expectedBytes = (long) (networkBytesPerHeapByte * window.estimateBytes(firstPosition));
       grows = fetchSize.fitWindow(fetchedPartitions.size(), expectedBytes, expectedRangeBytes);
     }
     if (grows || fetchSize.fitBatches(fetchedPartitions)) {
@@ -182,7 +181,7 @@ final class BoundedConsumer {
     }
   }
 
-  /** Returns the consumer's offset, past markers and compacted offsets; as before if unknown. */
+  /** Returns the offset after markers and compacted offsets; the old one while a leader changes. */
   long offsetOf(PartitionPosition position) {
     try {
       return consumer.position(position.partition, Duration.ZERO);
@@ -207,8 +206,8 @@ final class BoundedConsumer {
   }
 
   private void fetchWindow(long heldBytes) {
-    windowAtBytes = total(incomingMetric);
-    windowHeldBytes = heldBytes;
+    incomingBytesAtWindow = total(incomingMetric);
+    heldBytesAtWindow = heldBytes;
     int count = window.countPartitions(unreadPartitions, heldBytes, fetchSize.maxPartitions());
     fetch(List.copyOf(unreadPartitions.subList(0, count)));
   }
@@ -233,14 +232,15 @@ final class BoundedConsumer {
   /** Fetches these partitions and no others. */
   private void fetch(Collection<PartitionPosition> positions) {
     prepare(positions);
-    Set<PartitionPosition> toPause = new LinkedHashSet<>(fetchedPartitions);
-    positions.forEach(toPause::remove);
-    consumer.pause(partitionsOf(toPause));
-    fetchedPartitions.removeAll(toPause);
-    List<PartitionPosition> toResume = positions.stream().filter(fetchedPartitions::add).toList();
-    toResume.forEach(
+    Set<PartitionPosition> partitionsToPause = new LinkedHashSet<>(fetchedPartitions);
+    positions.forEach(partitionsToPause::remove);
+    consumer.pause(partitionsOf(partitionsToPause));
+    fetchedPartitions.removeAll(partitionsToPause);
+    List<PartitionPosition> partitionsToResume =
+        positions.stream().filter(fetchedPartitions::add).toList();
+    partitionsToResume.forEach(
         p -> p.bufferedSinceBytes = Math.min(p.bufferedSinceBytes, total(incomingMetric)));
-    consumer.resume(partitionsOf(toResume));
+    consumer.resume(partitionsOf(partitionsToResume));
   }
 
   private void closeClient() {
@@ -273,8 +273,8 @@ final class BoundedConsumer {
     responsesMetric = findMetric("fetch-total", "consumer-fetch-manager-metrics");
     countedIncomingBytes = 0;
     countedConsumedBytes = 0;
-    boundCheckedAtBytes = 0;
-    windowAtBytes = 0;
+    incomingBytesAtCheck = 0;
+    incomingBytesAtWindow = 0;
     polledHeapBytes = 0;
     fetchSize.resetSamples();
     ReaderCounters.CREATED_CLIENTS.increment();

@@ -33,18 +33,16 @@ final class ConsumerPool {
   private static final long CLOSE_RETRY_MILLIS = 500;
 
   private static ConsumerPool instance;
-
   private final List<PooledConsumer> idleConsumers = new ArrayList<>(); // oldest first; also the lock
   private Set<String> endedStreams = Set.of(); // lock: idleConsumers
   private int openCount; // idle or in use, but not discarded; lock: idleConsumers
-
   private final long bufferBytes;
   private final long idleLimitBytes;
   private final Function<Map<String, Object>, Consumer<byte[], byte[]>> clientFactory;
   private final int capacity;
   private final ScheduledExecutorService janitor;
 
-  /** Returns the JVM's pool: an eighth of the heap for idle consumers, 16 to 64 MiB per slot. */
+  /** Returns the JVM's pool: buffers of 16 to 64 MiB, an eighth of the heap for idle consumers. */
   static synchronized ConsumerPool shared() {
     if (instance == null) {
       SparkConf conf = SparkEnv.get().conf();
@@ -76,7 +74,7 @@ final class ConsumerPool {
     capacity = conf.getInt("spark.kafka.consumer.cache.capacity", 64);
     janitor =
         Executors.newSingleThreadScheduledExecutor(
-            LatestOnlyExecutor.daemonFactory("assignor-consumer-pool"));
+            LatestOnlyExecutor.createDaemonFactory("assignor-consumer-pool"));
     long idleLimitMillis = conf.getTimeAsMs("spark.kafka.consumer.cache.timeout", "5m");
     long idleLimitNanos = TimeUnit.MILLISECONDS.toNanos(idleLimitMillis);
     long intervalMillis =
@@ -97,8 +95,8 @@ final class ConsumerPool {
   }
 
   /**
-   * Takes an idle consumer of the stream: the one that is positioned at the start of the most
-   * ranges, or else one of the same slot. If there is neither, creates a consumer.
+   * Takes the stream's idle consumer that is positioned at the start of the most ranges, or else
+   * one of the same slot; creates one if there is neither. Closes those with other parameters.
    *
    * @param mustCreate whether to create a consumer in any case, as for a task's second attempt; idle
    *     consumers that hold the same partitions are then closed
@@ -218,7 +216,7 @@ final class ConsumerPool {
     } catch (ConcurrentModificationException e) { // a thread of the ended task is polling
       janitor.schedule(() -> close(consumer), CLOSE_RETRY_MILLIS, TimeUnit.MILLISECONDS);
     } catch (RuntimeException e) {
-      LOG.warn("Closing {} failed", consumer, e);
+      LOG.warn("could not close {}", consumer, e);
     }
   }
 }

@@ -28,13 +28,11 @@ final class FetchSize {
   private final boolean isSetByUser;
   private long fetchBytes;
   private boolean hasLargeBatches;
-
   private long responseCount; // in the sampled polls
   private long responseBytes; // size of these responses
   private long partitionChanges; // how often a polled partition was not in the previous poll
   private Set<TopicPartition> lastPolledPartitions = Set.of();
   private boolean areFirstResponses; // whether the samples are a client's first
-
   FetchSize(Map<String, Object> params, long bufferBytes, int partitionCount) {
     this.params = params;
     this.bufferBytes = bufferBytes;

@@ -25,10 +25,11 @@ final class FetchWindow {
   /** Estimates the heap bytes of the records that are still missing in a partition's range. */
   long estimateBytes(PartitionPosition p) {
     double bytesPerOffset = p.bytesPerOffset > 0 ? p.bytesPerOffset : typicalBytesPerOffset;
-    return (long) ((p.currentRange.until - p.position) * bytesPerOffset);
+    return (long) ((p.currentRange.end - p.position) * bytesPerOffset);
   }
 
   /**
+   * Returns how many partitions to fetch at a time, from the first one on.
    * @param unreadPartitions partitions with an unfinished range, in plan order
    * @param heldBytes heap bytes of records that were received before their turn
    * @param maxPartitions maximum number of partitions to fetch at a time

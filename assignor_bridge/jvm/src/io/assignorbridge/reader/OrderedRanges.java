@@ -40,7 +40,6 @@ final class OrderedRanges {
     return heldBytes;
   }
 
-  /** Adds received records to their ranges. */
   void addRecords(List<Chunk> receivedChunks) {
     for (Chunk chunk : receivedChunks) {
       RangeCursor range = chunk.cursor();

@@ -27,7 +27,6 @@ final class PooledConsumer {
 
   final String stream;
   final int slot;
-
   long idleSinceNanos; // System.nanoTime() when the consumer became idle
   long idleBytes; // bytes that it held then
 
@@ -35,7 +34,7 @@ final class PooledConsumer {
   private final SecuredParams securedParams;
   private final long bufferBytes;
   private final BoundedConsumer consumer;
-  private final Map<TopicPartition, PartitionPosition> positions = new HashMap<>();
+  private final Map<TopicPartition, PartitionPosition> positionByPartition = new HashMap<>();
   private long useCount;
 
   PooledConsumer(
@@ -57,7 +56,7 @@ final class PooledConsumer {
   int countCoveredStarts(Collection<RangeCursor> ranges) {
     int count = 0;
     for (RangeCursor range : ranges) {
-      PartitionPosition position = positions.get(range.partition);
+      PartitionPosition position = positionByPartition.get(range.partition);
       if (position != null && position.covers(range.start)) {
         count++;
       }
@@ -66,7 +65,7 @@ final class PooledConsumer {
   }
 
   boolean hasAnyPosition(Collection<RangeCursor> ranges) {
-    return ranges.stream().anyMatch(range -> positions.containsKey(range.partition));
+    return ranges.stream().anyMatch(range -> positionByPartition.containsKey(range.partition));
   }
 
   /** Returns whether a new consumer would have the same parameters. */
@@ -79,8 +78,8 @@ final class PooledConsumer {
     useCount++;
     if (useCount % MAX_UNREAD_USES == 0) {
       Predicate<PartitionPosition> isUnused = p -> useCount - p.lastUse > MAX_UNREAD_USES;
-      consumer.drop(positions.values().stream().filter(isUnused).toList());
-      positions.values().removeIf(isUnused);
+      consumer.drop(positionByPartition.values().stream().filter(isUnused).toList());
+      positionByPartition.values().removeIf(isUnused);
     }
   }
 
@@ -92,7 +91,8 @@ final class PooledConsumer {
   void begin(List<RangeCursor> ranges, long heldBytes, List<Chunk> chunks) {
     List<PartitionPosition> unfinishedPositions = new ArrayList<>();
     for (RangeCursor range : ranges) {
-      PartitionPosition p = positions.computeIfAbsent(range.partition, PartitionPosition::new);
+      PartitionPosition p =
+          positionByPartition.computeIfAbsent(range.partition, PartitionPosition::new);
       if (!p.covers(range.start)) {
         p.resetTo(range.start);
       }
@@ -122,12 +122,12 @@ final class PooledConsumer {
    */
   boolean poll(Duration timeout, long heldBytes, List<Chunk> chunks) {
     consumer.fitWindow(heldBytes);
-    PartitionPosition first = consumer.unreadPartitions().get(0);
-    long positionBefore = first.position;
+    PartitionPosition firstPosition = consumer.unreadPartitions().get(0);
+    long positionBefore = firstPosition.position;
     ConsumerRecords<byte[], byte[]> polledRecords = consumer.poll(timeout);
     for (TopicPartition partition : polledRecords.partitions()) {
       List<ConsumerRecord<byte[], byte[]>> records = polledRecords.records(partition);
-      PartitionPosition p = positions.get(partition);
+      PartitionPosition p = positionByPartition.get(partition);
       if (p.currentRange == null) { // a paused partition: drop its records, seek for its next range
         p.forget();
         continue;
@@ -144,7 +144,7 @@ final class PooledConsumer {
         finishAtEnd(p);
       }
     }
-    return first.position > positionBefore;
+    return firstPosition.position > positionBefore;
   }
 
   /**
@@ -156,7 +156,7 @@ final class PooledConsumer {
   void fitBuffers(long heldBytes) {
     long totalBytes = consumer.pauseFinished(heldBytes) || heldBytes > 0 ? heldBytes + keptBytes() : 0;
     if (totalBytes > bufferBytes) {
-      List<PartitionPosition> sortedPositions = new ArrayList<>(positions.values());
+      List<PartitionPosition> sortedPositions = new ArrayList<>(positionByPartition.values());
       sortedPositions.sort(
           Comparator.<PartitionPosition>comparingLong(p -> p.lastUse)
               .thenComparingLong(p -> -p.keptBytes));
@@ -172,7 +172,7 @@ final class PooledConsumer {
   List<RangeCursor> handOver(Collection<TopicPartition> partitions) {
     List<RangeCursor> unfinishedRanges = new ArrayList<>();
     for (TopicPartition partition : partitions) {
-      PartitionPosition p = positions.get(partition);
+      PartitionPosition p = positionByPartition.get(partition);
       if (p == null) {
         continue;
       }
@@ -195,12 +195,11 @@ final class PooledConsumer {
 
   /** Drops all records of an idle consumer; keeps its connections and positions. */
   void release() {
-    positions.values().forEach(PartitionPosition::dropKept);
-    consumer.drop(positions.values());
+    positionByPartition.values().forEach(PartitionPosition::dropKept);
+    consumer.drop(positionByPartition.values());
     idleBytes = 0;
   }
 
-  /** Returns the bytes received over the network since the last call, by broker id. */
   Map<Integer, Long> takeReceivedBytes() {
     return consumer.takeReceivedBytes();
   }
@@ -211,13 +210,14 @@ final class PooledConsumer {
 
   @Override
   public String toString() {
-    return "consumer for stream " + stream + ", slot " + slot + ", positions: " + positions.size();
+    int count = positionByPartition.size();
+    return "consumer for stream " + stream + ", slot " + slot + ", positions: " + count;
   }
 
   /** Adds the records within the range to `chunks`; keeps later records, which finish the range. */
   private static void deliver(
       PartitionPosition p, List<ConsumerRecord<byte[], byte[]>> records, List<Chunk> chunks) {
-    int count = PartitionPosition.countBelow(records, p.currentRange.until);
+    int count = PartitionPosition.countBelow(records, p.currentRange.end);
     if (count == records.size()) {
       if (count > 0) {
         chunks.add(new Chunk(p.currentRange, records));
@@ -231,19 +231,19 @@ final class PooledConsumer {
   }
 
   private static void finishAtEnd(PartitionPosition p) {
-    if (p.currentRange != null && p.position >= p.currentRange.until) {
+    if (p.currentRange != null && p.position >= p.currentRange.end) {
       finish(p, List.of());
     }
   }
 
   private static void finish(
       PartitionPosition p, List<ConsumerRecord<byte[], byte[]>> laterRecords) {
-    p.keep(p.currentRange.until, laterRecords);
+    p.keep(p.currentRange.end, laterRecords);
     p.currentRange.state = State.RECEIVED;
     p.currentRange = null;
   }
 
   private long keptBytes() {
-    return positions.values().stream().mapToLong(p -> p.keptBytes).sum();
+    return positionByPartition.values().stream().mapToLong(p -> p.keptBytes).sum();
   }
 }

@@ -21,34 +21,24 @@ final class RangeCursor {
     HANDED_OVER
   }
 
-  /** Position of the range in its task's plan. */
-  final int index;
-
+  final int index; // in the task's `ranges`
   final KafkaBatchInputPartition sparkPartition;
   final TopicPartition partition;
   final long start;
-  final long until;
+  final long end;
 
   /** Received chunks that Spark has not started to read, in offset order. */
   final ArrayDeque<Chunk> chunks = new ArrayDeque<>();
 
-  /** Heap bytes of {@link #chunks} while an earlier range of the task is read. */
-  long heldBytes;
-
+  long heldBytes; // heap bytes of `chunks` while an earlier range of the task is read
   State state = State.PENDING;
-
-  /** First offset that Spark's reader reads, if the range is handed over. */
-  long handedOverFrom;
-
+  long handedOverFrom; // first offset for Spark's reader, if the range is handed over
   long recordCount;
-  long bytes;
-  long nanos;
-
+  long bytes; // of keys and values; 0 for rows from Spark's reader
+  long nanos; // spent on the range, including work downstream of the reader
   long oldestMillis = Long.MAX_VALUE; // smallest Kafka timestamp of the records read
   long newestMillis = Long.MIN_VALUE; // largest Kafka timestamp of the records read
-
-  /** Number of offsets that were deleted before they were read (failOnDataLoss=false). */
-  long lostOffsets;
+  long lostOffsets; // deleted before they were read (failOnDataLoss=false)
 
   RangeCursor(int index, KafkaBatchInputPartition sparkPartition) {
     this.index = index;
@@ -56,7 +46,7 @@ final class RangeCursor {
     KafkaOffsetRange offsets = sparkPartition.offsetRange();
     this.partition = offsets.topicPartition();
     this.start = offsets.fromOffset();
-    this.until = offsets.untilOffset();
+    this.end = offsets.untilOffset();
     this.handedOverFrom = start;
   }
 
@@ -78,11 +68,11 @@ final class RangeCursor {
   KafkaBatchInputPartition handedOverPart() {
     return handedOverFrom == start
         ? sparkPartition
-        : AssignedInputPartition.cut(sparkPartition, handedOverFrom, until);
+        : AssignedInputPartition.cut(sparkPartition, handedOverFrom, end);
   }
 
   @Override
   public String toString() {
-    return partition + " [" + start + ", " + until + ")";
+    return partition + " [" + start + ", " + end + ")";
   }
 }

@@ -21,7 +21,7 @@ final class ReadTimes {
     lastNanos = nowNanos;
   }
 
-  /** Splits the uncharged time over the polled chunks, in proportion to their records. */
+  /** Splits the uncharged time over the polled chunks by records; keeps it if there are none. */
   void splitByRecords(List<Chunk> polledChunks) {
     long nowNanos = System.nanoTime();
     long totalRecords = polledChunks.stream().mapToLong(chunk -> chunk.records().size()).sum();

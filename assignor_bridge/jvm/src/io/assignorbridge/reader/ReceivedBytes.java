@@ -49,9 +49,9 @@ final class ReceivedBytes {
 
   private void addIfBroker(MetricName name, Metric metric) {
     if (name.name().equals("incoming-byte-total") && name.group().equals("consumer-node-metrics")) {
-      String node = name.tags().getOrDefault("node-id", "");
-      if (node.matches(NODE_PREFIX + "-?\\d{1,9}")) { // larger ids are group coordinators
-        metricByBroker.put(Integer.parseInt(node.substring(NODE_PREFIX.length())), metric);
+      String nodeId = name.tags().getOrDefault("node-id", "");
+      if (nodeId.matches(NODE_PREFIX + "-?\\d{1,9}")) { // larger ids are group coordinators
+        metricByBroker.put(Integer.parseInt(nodeId.substring(NODE_PREFIX.length())), metric);
       }
     }
   }

@@ -37,10 +37,9 @@ import org.slf4j.LoggerFactory;
  */
 public final class SharedReader implements PartitionReader<InternalRow> {
   private static final Logger LOG = LoggerFactory.getLogger(SharedReader.class);
-
   private static final Duration POLL_LIMIT = Duration.ofMillis(100); // a killed task ends within it
-  private static final long SHORT_TIMEOUT_MILLIS = 10_000; // longer timeouts are halved, not below this
-  private static final long GRACE_NANOS = 2_000_000_000L;
+  private static final long SHORT_TIMEOUT_MILLIS = 10_000; // longer ones are halved, not below it
+  private static final long GRACE_NANOS = 2_000_000_000L; // for other partitions after a hand-over
 
   private final AssignedInputPartition task;
   private final SparkRanges sparkRanges;
@@ -65,8 +64,8 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   private List<ConsumerRecord<byte[], byte[]>> records = List.of();
   private int nextRecord; // index in `records`
   private InternalRow row;
-  private long waitedNanos;
-  private long maxWaitNanos; // without progress, before Spark's reader takes over
+  private long waitedNanos; // without progress
+  private long maxWaitNanos; // before Spark's reader takes over
   private boolean isFinished;
 
   /**
@@ -77,7 +76,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
    * @param endedStreams streams of this driver that have no further tasks
    * @param rack rack of this executor, or null if unknown
    * @param reportSink gets one report per range; those of Spark's readers first, others at the end
-   * @param receivedBytesSink gets the network bytes received by broker id, if the rack is known
+   * @param receivedBytesSink gets the received network bytes by broker id, if the rack is known
    */
   public SharedReader(
       AssignedInputPartition task,
@@ -97,10 +96,10 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       RangeCursor cursor = new RangeCursor(i, task.ranges()[i]);
       unreportedRanges.add(cursor);
       // Offsets below 0 mean "earliest" and "latest", which Spark's reader resolves itself.
-      if (!usesSharedReader || cursor.start < 0 || cursor.until < 0) {
+      if (!usesSharedReader || cursor.start < 0 || cursor.end < 0) {
         cursor.handOver(cursor.start);
         ranges.add(cursor);
-      } else if (cursor.start < cursor.until) {
+      } else if (cursor.start < cursor.end) {
         ranges.add(cursor);
       }
     }
@@ -184,7 +183,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       RangeCursor firstRange = ranges.first();
       Chunk chunk = firstRange == null ? null : firstRange.chunks.poll();
       if (chunk != null) {
-        show(chunk);
+        startChunk(chunk);
         return true;
       }
       times.charge(null);
@@ -213,7 +212,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     return false;
   }
 
-  private void show(Chunk chunk) {
+  private void startChunk(Chunk chunk) {
     RangeCursor cursor = chunk.cursor();
     times.charge(cursor);
     records = chunk.records();
@@ -239,7 +238,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       withConsumer(pooledConsumer -> pooledConsumer.begin(begunRanges, ranges.heldBytes(), keptChunks));
     } catch (LinkageError e) { // an incompatible Spark; these ranges have returned no record yet
       int count = ranges.handOverAll(begunRanges);
-      LOG.warn("Spark's own reader reads {} ranges, because this Spark is incompatible", count, e);
+      LOG.warn("Spark's own reader reads {} ranges, because Spark is incompatible", count, e);
       ReaderCounters.HANDED_OVER_RANGES.add(count);
       return;
     }
@@ -363,8 +362,8 @@ public final class SharedReader implements PartitionReader<InternalRow> {
             range.recordCount,
             range.bytes,
             range.nanos,
-            range.until - range.start,
-            range.until,
+            range.end - range.start,
+            range.end,
             range.oldestMillis,
             range.newestMillis,
             range.lostOffsets));

@@ -13,9 +13,10 @@ final class SparkRanges {
   private static final int TIMESTAMP_COLUMN = 5; // column in a row of Spark's Kafka source
 
   private final PartitionReaderFactory readerFactory;
-  private final Map<String, Long> closedReaderSums =
+  private final Map<String, Long> closedReaderSumByMetric =
       new TreeMap<>(Map.of("offsetOutOfRange", 0L, "dataLoss", 0L));
-  private CustomTaskMetric[] closedReaderMetrics = toMetrics(closedReaderSums); // Spark reads it every 100 rows
+  private CustomTaskMetric[] closedReaderMetrics = // a cache, because Spark calls `metrics` often
+      toMetrics(closedReaderSumByMetric);
   private PartitionReader<InternalRow> reader; // null between two ranges
   private RangeCursor range;
 
@@ -56,21 +57,21 @@ final class SparkRanges {
     if (currentReader == null) {
       return closedReaderMetrics;
     }
-    Map<String, Long> sums = new TreeMap<>(closedReaderSums);
-    addMetrics(sums, currentReader);
-    return toMetrics(sums);
+    Map<String, Long> sumByMetric = new TreeMap<>(closedReaderSumByMetric);
+    addMetrics(sumByMetric, currentReader);
+    return toMetrics(sumByMetric);
   }
 
-  private static CustomTaskMetric[] toMetrics(Map<String, Long> sums) {
-    return sums.entrySet().stream()
+  private static CustomTaskMetric[] toMetrics(Map<String, Long> sumByMetric) {
+    return sumByMetric.entrySet().stream()
         .map(entry -> new TaskMetric(entry.getKey(), entry.getValue()))
         .toArray(CustomTaskMetric[]::new);
   }
 
   void close() throws IOException {
     if (reader != null) {
-      addMetrics(closedReaderSums, reader);
-      closedReaderMetrics = toMetrics(closedReaderSums);
+      addMetrics(closedReaderSumByMetric, reader);
+      closedReaderMetrics = toMetrics(closedReaderSumByMetric);
       for (CustomTaskMetric metric : reader.currentMetricsValues()) {
         if (metric.name().equals("offsetOutOfRange")) { // offsets that Spark's reader skipped
           range.lostOffsets = metric.value();
@@ -82,9 +83,10 @@ final class SparkRanges {
     }
   }
 
-  private static void addMetrics(Map<String, Long> sums, PartitionReader<InternalRow> source) {
-    for (CustomTaskMetric metric : source.currentMetricsValues()) {
-      sums.merge(metric.name(), metric.value(), Long::sum);
+  private static void addMetrics(
+      Map<String, Long> sumByMetric, PartitionReader<InternalRow> sparkReader) {
+    for (CustomTaskMetric metric : sparkReader.currentMetricsValues()) {
+      sumByMetric.merge(metric.name(), metric.value(), Long::sum);
     }
   }
 

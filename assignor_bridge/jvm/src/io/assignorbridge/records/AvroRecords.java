@@ -60,7 +60,7 @@ public final class AvroRecords implements UDF1<byte[], byte[]> {
     }
   }
 
-  /** Skips over the values of a record, and checks their sizes. */
+  /** Skips over the values of a record, and checks their sizes, nesting, and text. */
   private static final class Scanner {
     private final byte[] record;
     private int position;
@@ -97,7 +97,7 @@ public final class AvroRecords implements UDF1<byte[], byte[]> {
     }
 
     /** Skips the blocks of an array or a map, up to the empty block that ends it. */
-    private void skipBlocks(boolean hasKeys, Schema value, int depth) {
+    private void skipBlocks(boolean hasKeys, Schema valueSchema, int depth) {
       for (long count = readNumber(); count != 0; count = readNumber()) {
         if (count < 0) { // the size in bytes follows
           readNumber();
@@ -109,7 +109,7 @@ public final class AvroRecords implements UDF1<byte[], byte[]> {
           if (hasKeys) {
             skipText();
           }
-          skip(value, depth + 1);
+          skip(valueSchema, depth + 1);
         }
       }
     }

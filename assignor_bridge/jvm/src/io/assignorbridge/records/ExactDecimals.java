@@ -13,7 +13,7 @@ import org.apache.spark.sql.types.DecimalType;
 public final class ExactDecimals implements UDF1<String, BigDecimal> {
   private static final long serialVersionUID = 1L;
 
-  /** Longer text is rejected, because Java's parser takes quadratic time. */
+  /** Limit for the text, which Java's parser reads in quadratic time, and for the exponent. */
   private static final int MAX_CHARACTERS = 1000;
 
   private final int precision;
@@ -50,8 +50,9 @@ public final class ExactDecimals implements UDF1<String, BigDecimal> {
       if (Math.abs((long) number.scale()) > MAX_CHARACTERS) {
         return false;
       }
-      BigDecimal shortest = number.stripTrailingZeros();
-      return shortest.scale() <= scale && shortest.precision() - shortest.scale() <= precision - scale;
+      BigDecimal shortestNumber = number.stripTrailingZeros();
+      int integerDigits = shortestNumber.precision() - shortestNumber.scale();
+      return shortestNumber.scale() <= scale && integerDigits <= precision - scale;
     } catch (NumberFormatException e) {
       return false;
     }

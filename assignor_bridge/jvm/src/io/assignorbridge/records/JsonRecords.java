@@ -42,7 +42,7 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
   private final HashMap<String, String> options;
   private transient JsonFactory factory;
   private transient TypeTree typeTree;
-  private transient boolean readsPlainDecimals;
+  private transient boolean readsPlainDecimals; // whether quoted decimals follow no locale's format
 
   private JsonRecords(StructType schema, Map<String, String> options) {
     this.schema = schema;
@@ -55,23 +55,23 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
    * @param schema JSON of a StructType
    * @param options options of {@code from_json}
    */
-  public static Column check(Column value, String schema, Map<String, String> options) {
+  public static Column check(Column record, String schema, Map<String, String> options) {
     JsonRecords checker = new JsonRecords((StructType) DataType.fromJson(schema), options);
-    return functions.udf(checker, DataTypes.BinaryType).apply(value);
+    return functions.udf(checker, DataTypes.BinaryType).apply(record);
   }
 
   @Override
-  public byte[] call(byte[] value) {
-    if (value == null || !UTF8String.fromBytes(value).isValid()) {
+  public byte[] call(byte[] record) {
+    if (record == null || !UTF8String.fromBytes(record).isValid()) {
       return null;
     }
     prepare();
-    try (JsonParser parser = factory.createParser(value)) {
+    try (JsonParser parser = factory.createParser(record)) {
       if (parser.nextToken() != JsonToken.START_OBJECT) {
         return null;
       }
-      QuotedCopy copy = new QuotedCopy(value);
-      boolean isGood = readExactly(parser, typeTree, copy) && parser.nextToken() == null;
+      QuotedCopy copy = new QuotedCopy(record);
+      boolean isGood = checkValue(parser, typeTree, copy) && parser.nextToken() == null;
       return isGood ? copy.bytes() : null;
     } catch (IOException | RuntimeException e) {
       return null; // not JSON, or a number beyond one of Jackson's limits
@@ -88,8 +88,8 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
     }
   }
 
-  /** Reads the current value; returns false if it contains a number that Spark would change. */
-  private boolean readExactly(JsonParser parser, TypeTree tree, QuotedCopy copy) throws IOException {
+  /** Quotes a value of a STRING column; returns false if Spark would change a number in it. */
+  private boolean checkValue(JsonParser parser, TypeTree tree, QuotedCopy copy) throws IOException {
     JsonToken token = parser.currentToken();
     DataType type = tree.type;
     if (type instanceof StringType) {
@@ -102,13 +102,13 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
         parser.nextToken();
         if (child == null) {
           parser.skipChildren();
-        } else if (!readExactly(parser, child, copy)) {
+        } else if (!checkValue(parser, child, copy)) {
           return false;
         }
       }
     } else if (token == JsonToken.START_ARRAY && type instanceof ArrayType) {
       while (parser.nextToken() != JsonToken.END_ARRAY) {
-        if (!readExactly(parser, tree.element, copy)) {
+        if (!checkValue(parser, tree.element, copy)) {
           return false;
         }
       }
@@ -134,8 +134,8 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
   /** A type with the types of its fields, elements, or values. */
   private static final class TypeTree {
     final DataType type;
-    final Map<String, TypeTree> fields;
-    final TypeTree element;
+    final Map<String, TypeTree> fields; // null except for a struct
+    final TypeTree element; // of an array, or a map's values; null for other types
 
     TypeTree(DataType type) {
       this.type = type;
@@ -153,12 +153,12 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
 
   /** A copy of the record's bytes in which some values are quoted as text. */
   private static final class QuotedCopy {
-    private final byte[] value;
+    private final byte[] record;
     private ByteArrayOutputStream output;
     private int copiedBytes;
 
-    QuotedCopy(byte[] value) {
-      this.value = value;
+    QuotedCopy(byte[] record) {
+      this.record = record;
     }
 
     /** Quotes the value that begins with the current token. */
@@ -167,12 +167,12 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
       parser.skipChildren();
       int end = (int) parser.currentLocation().getByteOffset();
       if (output == null) {
-        output = new ByteArrayOutputStream(value.length + 64);
+        output = new ByteArrayOutputStream(record.length + 64);
       }
-      output.write(value, copiedBytes, start - copiedBytes);
+      output.write(record, copiedBytes, start - copiedBytes);
       output.write('"');
       for (int i = start; i < end; i++) {
-        byte b = value[i];
+        byte b = record[i];
         if (b == '"' || b == '\\') {
           output.write('\\');
           output.write(b);
@@ -189,9 +189,9 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
 
     byte[] bytes() {
       if (output == null) {
-        return value;
+        return record;
       }
-      output.write(value, copiedBytes, value.length - copiedBytes);
+      output.write(record, copiedBytes, record.length - copiedBytes);
       return output.toByteArray();
     }
   }

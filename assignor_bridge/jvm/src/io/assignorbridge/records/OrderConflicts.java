@@ -2,6 +2,7 @@ package io.assignorbridge.records;
 
 import java.io.Serializable;
 import java.util.Map;
+import java.util.Objects;
 import java.util.TreeMap;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.api.java.UDF2;
@@ -34,7 +35,7 @@ public final class OrderConflicts {
     session.udf().register(name + "_found", new FoundFunction(counter), DataTypes.BooleanType);
   }
 
-  /** Returns the number of conflicting keys and of conflicts with the table, and resets both. */
+  /** Returns the number of conflicting keys plus conflicts with the table, and resets both. */
   public long take() {
     long conflicts = counter.value();
     counter.reset();
@@ -82,7 +83,7 @@ public final class OrderConflicts {
     private final boolean byTimestamp;
 
     /** The newest record of each retained key hash; null if the key has a conflict. */
-    private final TreeMap<Long, Position> positions = new TreeMap<>();
+    private final TreeMap<Long, Position> positionByKeyHash = new TreeMap<>();
 
     private long tableConflicts;
     private String example = "";
@@ -92,27 +93,27 @@ public final class OrderConflicts {
     }
 
     void addRecord(long keyHash, Position position) {
-      if (positions.size() == MAX_KEYS && keyHash > positions.lastKey()) {
+      if (positionByKeyHash.size() == MAX_KEYS && keyHash > positionByKeyHash.lastKey()) {
         return;
       }
-      Position newestPosition = positions.get(keyHash);
+      Position newestPosition = positionByKeyHash.get(keyHash);
       if (newestPosition == null) {
-        if (!positions.containsKey(keyHash)) {
-          positions.put(keyHash, position);
+        if (!positionByKeyHash.containsKey(keyHash)) {
+          positionByKeyHash.put(keyHash, position);
           removeExcess();
         }
       } else if (position.contradicts(newestPosition, byTimestamp)) {
-        positions.put(keyHash, null);
+        positionByKeyHash.put(keyHash, null);
         setExample(position.partition, position.offset);
       } else if (position.isOfSamePartition(newestPosition)
           && position.offset > newestPosition.offset) {
-        positions.put(keyHash, position); // keep the newest for later comparisons
+        positionByKeyHash.put(keyHash, position); // keep the newest for later comparisons
       }
     }
 
     private void removeExcess() {
-      while (positions.size() > MAX_KEYS) {
-        positions.pollLastEntry();
+      while (positionByKeyHash.size() > MAX_KEYS) {
+        positionByKeyHash.pollLastEntry();
       }
     }
 
@@ -129,7 +130,7 @@ public final class OrderConflicts {
 
     @Override
     public boolean isZero() {
-      return positions.isEmpty() && tableConflicts == 0;
+      return positionByKeyHash.isEmpty() && tableConflicts == 0;
     }
 
     @Override
@@ -141,7 +142,7 @@ public final class OrderConflicts {
 
     @Override
     public void reset() {
-      positions.clear();
+      positionByKeyHash.clear();
       tableConflicts = 0;
       example = "";
     }
@@ -158,11 +159,11 @@ public final class OrderConflicts {
       if (example.isEmpty()) {
         example = otherCounter.example;
       }
-      for (Map.Entry<Long, Position> entry : otherCounter.positions.entrySet()) {
+      for (Map.Entry<Long, Position> entry : otherCounter.positionByKeyHash.entrySet()) {
         if (entry.getValue() != null) {
           addRecord(entry.getKey(), entry.getValue());
         } else {
-          positions.put(entry.getKey(), null);
+          positionByKeyHash.put(entry.getKey(), null);
           removeExcess();
         }
       }
@@ -170,7 +171,7 @@ public final class OrderConflicts {
 
     @Override
     public Long value() {
-      return tableConflicts + positions.values().stream().filter(position -> position == null).count();
+      return tableConflicts + positionByKeyHash.values().stream().filter(Objects::isNull).count();
     }
   }
 }

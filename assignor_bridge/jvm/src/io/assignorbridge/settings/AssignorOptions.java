@@ -16,13 +16,14 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * @param values the source's options `assignor` and `assignor.*` (or else the session's
  *     `spark.assignor.*`), and the Spark options that the planner needs
- * @param kafka settings of the stream's Kafka client, without the prefix `kafka.`; may have secrets
+ * @param kafkaSettings settings of the stream's Kafka client, without the prefix `kafka.`; they may
+ *     contain secrets
  * @param ambiguousSettings session settings that exist twice, with different case and values, unless
  *     the source sets them. Spark treats them as two settings, assignor-bridge as one
  */
 public record AssignorOptions(
     Map<String, String> values,
-    Map<String, String> kafka,
+    Map<String, String> kafkaSettings,
     Interpreter interpreter,
     List<String> ambiguousSettings) {
   public static final String NAME = "assignor";
@@ -47,8 +48,7 @@ public record AssignorOptions(
           "range", "roundrobin", "sticky", "cooperative-sticky", "constrained-cooperative-sticky",
           "uniform", "lag-aware", "lag-aware-sticky", "failover", "streams");
 
-  /** Value of `assignor` that leaves the stream to Spark. */
-  private static final String NONE = "none";
+  private static final String NONE = "none"; // leaves the stream to Spark
 
   /** Returns whether `assignor` is set, by the source or else its session, and is not "none". */
   public static boolean hasAssignor(
@@ -60,9 +60,10 @@ public record AssignorOptions(
     return name != null && !strip(name).equalsIgnoreCase(NONE);
   }
 
+  /** Collects the options of a stream; the source's options take precedence over the session's. */
   public static AssignorOptions of(CaseInsensitiveStringMap source, Map<String, String> session) {
     Map<String, String> values = new TreeMap<>(String.CASE_INSENSITIVE_ORDER);
-    Map<String, String> kafka = new TreeMap<>();
+    Map<String, String> kafkaSettings = new TreeMap<>();
     List<String> ambiguousSettings = new ArrayList<>();
     session.forEach(
         (key, value) -> {
@@ -87,14 +88,15 @@ public record AssignorOptions(
                 return;
               }
               if (lowerKey.startsWith(KAFKA_PREFIX)) {
-                kafka.put(lowerKey.substring(KAFKA_PREFIX.length()), value);
+                kafkaSettings.put(lowerKey.substring(KAFKA_PREFIX.length()), value);
               } else if (lowerKey.equals(NAME) || lowerKey.startsWith(PREFIX)) {
                 values.remove(key); // so that messages use the source's spelling
                 values.put(key, value);
               }
             });
     List<String> sparkOptions = new ArrayList<>(SPARK_OPTIONS);
-    AssignorOptions options = new AssignorOptions(values, kafka, Interpreter.of(session), ambiguousSettings);
+    AssignorOptions options =
+        new AssignorOptions(values, kafkaSettings, Interpreter.of(session), ambiguousSettings);
     if (options.limitsBatches()) {
       sparkOptions.addAll(SPARK_OPTIONS_FOR_LIMITS);
     }
@@ -121,9 +123,9 @@ public record AssignorOptions(
 
   /** Returns the options for logs, with the secrets of custom assignors masked. */
   public Map<String, String> valuesToLog() {
-    Map<String, String> masked = new TreeMap<>(values);
-    masked.replaceAll((key, value) -> isSecret(key) ? "***" : value);
-    return masked;
+    Map<String, String> maskedValues = new TreeMap<>(values);
+    maskedValues.replaceAll((key, value) -> isSecret(key) ? "***" : value);
+    return maskedValues;
   }
 
   private static boolean isSecret(String key) {

@@ -32,8 +32,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Spark's Kafka stream with tasks from the planner instead of Spark's default assignment. It
- * inherits offsets, limits, data-loss checks, AvailableNow, and source metrics.
+ * Spark's Kafka stream with tasks from the planner instead of Spark's default assignment, and with
+ * the planner's limits if options set any. It inherits data-loss checks, AvailableNow, and metrics.
  */
 final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   private static final Logger LOG = LoggerFactory.getLogger(AssignedMicroBatchStream.class);
@@ -42,7 +42,8 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
    * The query's thread of each running stream. If a query fails before all its streams exist, Spark
    * stops none of them. They are stopped when the next stream starts.
    */
-  private static final Map<AssignedMicroBatchStream, Thread> THREADS = new ConcurrentHashMap<>();
+  private static final Map<AssignedMicroBatchStream, Thread> THREAD_BY_STREAM =
+      new ConcurrentHashMap<>();
 
   private final BatchPlanner planner;
   private final LogEndOffsets logEndOffsets;
@@ -72,8 +73,8 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
         (Boolean) readField(base, "failOnDataLoss"));
     String metadataPath = (String) readField(base, "metadataPath");
     context = session.sparkContext();
-    String query = context.getLocalProperty("sql.streaming.queryId");
-    logEndOffsets = new LogEndOffsets(assignorOptions.kafka(), query, metadataPath);
+    String queryId = context.getLocalProperty("sql.streaming.queryId");
+    logEndOffsets = new LogEndOffsets(assignorOptions.kafkaSettings(), queryId, metadataPath);
     planner = new BatchPlanner(session, assignorOptions, killSwitch, metadataPath);
     offsetReader = (KafkaOffsetReader) readField(base, "kafkaOffsetReader");
     limitsBatches = assignorOptions.limitsBatches();
@@ -92,13 +93,13 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
 
   /** Stops streams of failed queries, and starts the planner; stop this stream after an error. */
   void startPlanner() {
-    THREADS.forEach(
+    THREAD_BY_STREAM.forEach(
         (stream, queryThread) -> {
           if (!queryThread.isAlive()) {
             attempt("stop the stream of a query that has failed", stream::stop);
           }
         });
-    THREADS.put(this, Thread.currentThread());
+    THREAD_BY_STREAM.put(this, Thread.currentThread());
     planner.start();
   }
 
@@ -194,17 +195,17 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   @Override
   public Offset latestOffset(Offset start, ReadLimit limit) {
     boolean isLimited = limitsBatches && !(limit instanceof ReadAllAvailable);
-    Offset latest = isLimited ? limitBatch(start, limit) : super.latestOffset(start, limit);
+    Offset end = isLimited ? limitBatch(start, limit) : super.latestOffset(start, limit);
     hasLatestOffset = true;
     attempt(
         "store the end offsets of the logs",
         () -> {
           Offset ends = reportLatestOffset();
           if (ends != null) { // there are partitions
-            logEndOffsets.setLatest(ends, hasFixedEnd);
+            logEndOffsets.setLatestOffset(ends, hasFixedEnd);
           }
         });
-    return latest;
+    return end;
   }
 
   /** Returns the batch's end. Spark decides whether there is a batch; the planner sets its size. */
@@ -214,15 +215,15 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
       return super.latestOffset(start, limit);
     }
     ReadLimit min = ignoresMinimum ? ReadLimit.allAvailable() : limits.min();
-    Offset latest = super.latestOffset(start, min);
-    if (latest == null || latest.equals(start)) {
-      return latest;
+    Offset latestOffset = super.latestOffset(start, min);
+    if (latestOffset == null || latestOffset.equals(start)) {
+      return latestOffset;
     }
     ignoresMinimum = hasFixedEnd;
     Offset end =
         planner.admit(
-            () -> new LimitedBatch(start, latest, limits.maxOffsets(), offsetReader),
-            latest,
+            () -> new LimitedBatch(start, latestOffset, limits.maxOffsets(), offsetReader),
+            latestOffset,
             hasFixedEnd);
     return end == null ? super.latestOffset(start, limits.max()) : end;
   }
@@ -245,7 +246,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
 
   @Override
   public void stop() {
-    THREADS.remove(this);
+    THREAD_BY_STREAM.remove(this);
     try {
       logEndOffsets.close();
       planner.close();

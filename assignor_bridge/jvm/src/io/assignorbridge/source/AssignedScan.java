@@ -42,7 +42,7 @@ final class AssignedScan implements Scan {
     try {
       assignedStream = new AssignedMicroBatchStream(stream, options, assignorOptions, killSwitch, session);
     } catch (RuntimeException | LinkageError e) { // an incompatible Spark
-      PlannerException failure = PlannerException.unexpected(e, session.version());
+      PlannerException failure = PlannerException.fromUnexpected(e, session.version());
       if (assignorOptions.failOnError()) {
         stream.stop();
         throw new IllegalStateException(failure.getMessage(), failure);

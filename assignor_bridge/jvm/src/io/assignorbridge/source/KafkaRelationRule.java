@@ -41,7 +41,7 @@ public final class KafkaRelationRule extends Rule<LogicalPlan> {
     try {
       return plan.resolveOperators(PartialFunction$.MODULE$.fromFunction(this::replaceTable));
     } catch (LinkageError e) { // this Spark has a different relation class
-      reportNoEffect(PlannerException.unexpected(e, session.version()).getMessage(), false);
+      reportNoEffect(PlannerException.fromUnexpected(e, session.version()).getMessage(), false);
       return plan;
     }
   }
@@ -62,8 +62,7 @@ public final class KafkaRelationRule extends Rule<LogicalPlan> {
     Object source = relation.source().isDefined() ? relation.source().get() : null;
     if (source == null || !isKafka(source.getClass())) {
       if (relation.extraOptions().get(AssignorOptions.NAME) != null) {
-        reportNoEffect(
-            "source '" + relation.sourceName() + "' is not Spark's Kafka source", false);
+        reportNoEffect("source '" + relation.sourceName() + "' is not Spark's Kafka source", false);
       }
       return relation;
     }
@@ -72,7 +71,7 @@ public final class KafkaRelationRule extends Rule<LogicalPlan> {
       try {
         return copyWithOurTable(relation);
       } catch (RuntimeException | LinkageError e) {
-        obstacle = PlannerException.unexpected(e, session.version()).getMessage();
+        obstacle = PlannerException.fromUnexpected(e, session.version()).getMessage();
       }
     }
     reportNoEffect(obstacle, relation.extraOptions());

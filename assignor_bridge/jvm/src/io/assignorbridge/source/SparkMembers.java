@@ -15,7 +15,7 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
- * Checks that this Spark has the members that assignor-bridge uses. Many are not public in Scala
+ * Checks that this Spark has the members that our streams use. Many are not public in Scala
  * and may differ in another version or a vendor's build. All are looked up once, before the first
  * stream, so that an incompatible Spark disables the option instead of failing a batch.
  */
@@ -24,7 +24,7 @@ final class SparkMembers {
   private static final String LIST_RESOURCE = "/io/assignorbridge/spark-members.txt";
   private static final String STREAM = "org/apache/spark/sql/kafka010/KafkaMicroBatchStream";
 
-  /** Fields that are read by reflection, so that no class file refers to them. */
+  /** Fields that are read by reflection, and to which therefore no class file refers. */
   private static final List<String> FIELDS =
       List.of(
           STREAM + " kafkaOffsetReader Lorg/apache/spark/sql/kafka010/KafkaOffsetReader;",
@@ -50,12 +50,12 @@ final class SparkMembers {
 
   private static String describeMissing() {
     List<String> missingMembers;
-    try (BufferedReader list =
+    try (BufferedReader listReader =
         new BufferedReader(
             new InputStreamReader(
                 SparkMembers.class.getResourceAsStream(LIST_RESOURCE), StandardCharsets.UTF_8))) {
       missingMembers =
-          Stream.concat(list.lines(), FIELDS.stream())
+          Stream.concat(listReader.lines(), FIELDS.stream())
               .map(line -> line.split(" "))
               .map(SparkMembers::describeIfMissing)
               .filter(Objects::nonNull)
@@ -122,7 +122,7 @@ final class SparkMembers {
     } catch (ReflectiveOperationException e) {
       try {
         lookup.findStatic(owner, name, type);
-      } catch (ReflectiveOperationException neither) {
+      } catch (ReflectiveOperationException staticError) {
         return false;
       }
     }

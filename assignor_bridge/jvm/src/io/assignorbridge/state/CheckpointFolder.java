@@ -61,7 +61,7 @@ public final class CheckpointFolder {
   synchronized FileStatus[] list() throws IOException {
     try {
       return (FileStatus[]) call("list", folder);
-    } catch (FileNotFoundException none) {
+    } catch (FileNotFoundException e) {
       return new FileStatus[0];
     }
   }
@@ -81,9 +81,9 @@ public final class CheckpointFolder {
   /** Writes a file that must not exist yet; a failed write leaves no file. */
   public synchronized void write(String name, String text) throws IOException {
     call("mkdirs", folder);
-    Class<?>[] types = {Path.class, boolean.class};
+    Class<?>[] parameterTypes = {Path.class, boolean.class};
     FSDataOutputStream out =
-        (FSDataOutputStream) call("createAtomic", types, new Path(folder, name), false);
+        (FSDataOutputStream) call("createAtomic", parameterTypes, new Path(folder, name), false);
     try {
       out.write(text.getBytes(ONE_BYTE_CHARSET));
       out.close();
@@ -127,7 +127,8 @@ public final class CheckpointFolder {
     return call(method, new Class<?>[] {Path.class}, path);
   }
 
-  private Object call(String method, Class<?>[] types, Object... values) throws IOException {
+  private Object call(String method, Class<?>[] parameterTypes, Object... arguments)
+      throws IOException {
     try {
       if (manager == null) {
         managerClass = loadManagerClass();
@@ -135,7 +136,7 @@ public final class CheckpointFolder {
             managerClass.getMethod("create", Path.class, Configuration.class)
                 .invoke(null, folder, configuration);
       }
-      return managerClass.getMethod(method, types).invoke(manager, values);
+      return managerClass.getMethod(method, parameterTypes).invoke(manager, arguments);
     } catch (InvocationTargetException e) {
       throw asIoException(e.getCause());
     } catch (ReflectiveOperationException | RuntimeException e) {
@@ -147,7 +148,7 @@ public final class CheckpointFolder {
     for (String name : MANAGERS) {
       try {
         return Class.forName(name, true, Thread.currentThread().getContextClassLoader());
-      } catch (ClassNotFoundException elsewhere) {
+      } catch (ClassNotFoundException e) {
         // another Spark version's package
       }
     }

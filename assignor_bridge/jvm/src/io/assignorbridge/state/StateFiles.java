@@ -36,13 +36,12 @@ public final class StateFiles {
   private final CheckpointFolder folder;
   private final LatestOnlyExecutor<StoredState> writer =
       new LatestOnlyExecutor<>("assignor-state", this::write);
-
   private String lastSavedText; // used on the stream's thread
 
   // Filled by the listing before the first plan, or if that failed, before the first write. After
   // that, only the writer's thread uses them.
-  private final TreeMap<Long, String> prunableFiles = new TreeMap<>();
-  private final Set<String> leftovers = new HashSet<>();
+  private final TreeMap<Long, String> prunableNameByNumber = new TreeMap<>();
+  private final Set<String> leftoverNames = new HashSet<>();
   private long newestNumber = -1;
   private boolean isListed; // false while the folder may have newer states than `newestNumber`
   private boolean isFailing;
@@ -105,7 +104,7 @@ public final class StateFiles {
     writer.finish(CLOSE_TIMEOUT_MS);
   }
 
-  /** Lists the state files, newest first, and fills the fields for the writer's thread. */
+  /** Returns the state files' names, newest first, and fills the fields for the writer's thread. */
   private Iterable<String> listNewestFirst(int version) throws IOException {
     TreeMap<Long, String> nameByNumber = new TreeMap<>(Comparator.reverseOrder());
     FileStatus[] entries = folder.list();
@@ -118,10 +117,10 @@ public final class StateFiles {
         nameByNumber.put(number, name);
         newestNumber = Math.max(newestNumber, number);
         if (file.isFile() && Integer.parseInt(parts.group(2)) <= version) {
-          prunableFiles.put(number, name);
+          prunableNameByNumber.put(number, name);
         }
       } else if (LEFTOVER_NAME.matcher(name).matches()) {
-        leftovers.add(name); // from a driver that was killed during a write
+        leftoverNames.add(name); // from a driver that was killed during a write
       }
     }
     return nameByNumber.values();
@@ -146,12 +145,12 @@ public final class StateFiles {
       targetPath = folder + "/" + name;
       folder.write(name, state.text());
       isFailing = false;
-      prunableFiles.put(newestNumber, name);
-      while (prunableFiles.size() > MAX_FILES) {
-        delete(prunableFiles.pollFirstEntry().getValue());
+      prunableNameByNumber.put(newestNumber, name);
+      while (prunableNameByNumber.size() > MAX_FILES) {
+        delete(prunableNameByNumber.pollFirstEntry().getValue());
       }
-      leftovers.forEach(this::delete);
-      leftovers.clear();
+      leftoverNames.forEach(this::delete);
+      leftoverNames.clear();
     } catch (IOException | RuntimeException e) {
       if (!isFailing) {
         LOG.warn(

@@ -56,8 +56,8 @@ public final class Columns {
 
   /**
    * Timestamps in milliseconds. `stamp` is the timestamp of each range's first record (-1 if none).
-   * After `lookUps` look-ups, `at` is each partition's first offset at or after `askedMs` (-1 if
-   * none). Before the first look-up, both are null.
+   * After `lookUps` look-ups, `at` is each partition's first offset from time `askedMs` on (-1 if
+   * none); before the first one, `at` and `askedMs` are null.
    */
   public record Times(long nowMs, byte[] stamp, int lookUps, Long askedMs, byte[] at) {
     public static Times of(long nowMs, List<OffsetRange> rows, ToLongFunction<OffsetRange> stamp) {
@@ -125,10 +125,10 @@ public final class Columns {
   public record Tail(double seconds, List<String> executors) {}
 
   /**
-   * The tasks of a plan. `executor` (an index, or -1), `slot`, and `ranges` (a count) have one cell
-   * per task. `tailSeconds` and `tailExecutors` (a count) have one cell per tail task, of the last
-   * tasks, and `tailExecutor` has the indexes of their executors. The other columns have one cell
-   * per range, in task order. `standbys` has executors by task index, for tasks that have any.
+   * The tasks of a plan: heads, then tail tasks. `executor` (an index, or -1), `slot`, and `ranges`
+   * (a count) have one cell per task. `tailSeconds` and `tailExecutors` (a count) have one per tail
+   * task, and `tailExecutor` has the indexes of their executors. The other columns have one per
+   * range, in task order. `standbys` has executors by task index, for tasks that have any.
    */
   public record Tasks(
       List<String> executors,
@@ -154,15 +154,15 @@ public final class Columns {
       ByteBuffer starts = wrap(start);
       ByteBuffer ends = wrap(end);
       ByteBuffer secondsOfTails = wrap(tailSeconds);
-      ByteBuffer executorCounts = wrap(tailExecutors);
+      ByteBuffer tailExecutorCounts = wrap(tailExecutors);
       ByteBuffer tailExecutorIndexes = wrap(tailExecutor);
-      int heads = ranges.length / Integer.BYTES - tailSeconds.length / Double.BYTES;
+      int headCount = ranges.length / Integer.BYTES - tailSeconds.length / Double.BYTES;
       List<Task> tasks = new ArrayList<>(rangeCounts.remaining() / Integer.BYTES);
       try {
         while (rangeCounts.hasRemaining()) {
-          int count = rangeCounts.getInt();
-          List<OffsetRange> taskRanges = new ArrayList<>(Math.min(count, 1000));
-          for (int i = 0; i < count; i++) {
+          int rangeCount = rangeCounts.getInt();
+          List<OffsetRange> taskRanges = new ArrayList<>(Math.min(rangeCount, 1000));
+          for (int i = 0; i < rangeCount; i++) {
             taskRanges.add(
                 new OffsetRange(
                     topics.get(topicIndexes.getInt()),
@@ -172,9 +172,9 @@ public final class Columns {
           }
           int executorIndex = executorIndexes.getInt();
           Tail tail = null;
-          if (tasks.size() >= heads) {
+          if (tasks.size() >= headCount) {
             List<String> tailExecutorIds = new ArrayList<>();
-            for (int i = executorCounts.getInt(); i > 0; i--) {
+            for (int i = tailExecutorCounts.getInt(); i > 0; i--) {
               tailExecutorIds.add(executors.get(tailExecutorIndexes.getInt()));
             }
             tail = new Tail(secondsOfTails.getDouble(), tailExecutorIds);

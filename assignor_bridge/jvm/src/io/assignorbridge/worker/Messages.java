@@ -116,6 +116,7 @@ public final class Messages {
   })
   public sealed interface Answer {}
 
+  /** `admits` is whether options limit batches, `needsTimes` whether that needs timestamps. */
   @JsonTypeName("validated")
   public record Validated(
       EffectiveOptions options,
@@ -155,7 +156,7 @@ public final class Messages {
   @JsonTypeName("admitted")
   public record Admitted(Columns.Ranges ranges, Map<String, String> metrics) implements Answer {}
 
-  /** Requests each partition's first offset at or after a time, which may limit the batch. */
+  /** Requests each partition's first offset from a time on, which may limit the batch. */
   @JsonTypeName("lookUp")
   public record LookUp(long timeMs) implements Answer {}
 
@@ -164,7 +165,7 @@ public final class Messages {
 
   private Messages() {}
 
-  public static String write(Object message) throws PlannerException {
+  public static String format(Object message) throws PlannerException {
     try {
       return JSON.writeValueAsString(message);
     } catch (JsonProcessingException e) {
@@ -173,7 +174,8 @@ public final class Messages {
   }
 
   /** Parses an answer of the expected type; throws the planner's error if the request failed. */
-  public static <A extends Answer> A read(String line, Class<A> expected) throws PlannerException {
+  public static <A extends Answer> A parse(String line, Class<A> expectedType)
+      throws PlannerException {
     Answer answer;
     try {
       answer = JSON.readValue(line, Answer.class);
@@ -185,19 +187,20 @@ public final class Messages {
       throw new PlannerException(
           "the planner's answer " + problem + PlannerException.shorten(line, 200), e);
     }
-    if (answer instanceof Failed failed) {
-      String traceback = failed.traceback();
+    if (answer instanceof Failed failure) {
+      String traceback = failure.traceback();
       int start = Math.max(0, traceback.length() - MAX_TRACEBACK_CHARS);
       throw new PlannerException(
-          PlannerException.shorten(failed.error(), MAX_ERROR_CHARS)
+          PlannerException.shorten(failure.error(), MAX_ERROR_CHARS)
               + (traceback.isEmpty() ? "" : "\n" + traceback.substring(start)),
-          failed.misuse(),
+          failure.misuse(),
           null);
     }
-    if (!expected.isInstance(answer)) {
-      throw new PlannerException("the planner returned an unexpected answer: " + answer);
+    if (!expectedType.isInstance(answer)) {
+      String text = PlannerException.shorten(line, 200);
+      throw new PlannerException("the planner returned an unexpected answer: " + text);
     }
-    return expected.cast(answer);
+    return expectedType.cast(answer);
   }
 
   /** Returns the topics in a Spark offset, which is JSON. */

@@ -18,15 +18,15 @@ import java.util.regex.Pattern;
 
 /**
  * The planner's Python process, which handles one request line at a time. It ends when its standard
- * input closes, so it cannot outlive this JVM. If {@link #ask} gets no answer, it closes this
- * process, so that a late answer cannot be mistaken for the next one.
+ * input closes, so it cannot outlive this JVM. If {@link #sendRequest} gets no answer, it closes
+ * this process, so that a late answer cannot be mistaken for the next one.
  */
 final class PlannerProcess implements AutoCloseable {
   private static final int MAX_STDERR_CHARS = 4000;
   private static final long LATE_ANSWER_TIMEOUT_MS = 1000;
   private static final Pattern ANSWER_NUMBER = Pattern.compile("\\d+ ");
   private static final ThreadFactory DAEMON_THREADS =
-      LatestOnlyExecutor.daemonFactory("assignor-planner-io");
+      LatestOnlyExecutor.createDaemonFactory("assignor-planner-io");
 
   private final String python;
   private final Process process;
@@ -54,13 +54,13 @@ final class PlannerProcess implements AutoCloseable {
   }
 
   /** Sends a stream's request and returns the answer; fails after the time limit. */
-  String ask(int stream, String request, long timeoutMs)
+  String sendRequest(int stream, String request, long timeoutMs)
       throws PlannerException, InterruptedException {
     long number = ++requestCount; // the answer begins with the same number
-    Future<String> answer = io.submit(() -> exchange(number, stream + " " + request));
+    Future<String> answerFuture = io.submit(() -> exchange(number, stream + " " + request));
     boolean isInSync = false;
     try {
-      String line = answer.get(timeoutMs, TimeUnit.MILLISECONDS);
+      String line = answerFuture.get(timeoutMs, TimeUnit.MILLISECONDS);
       if (line == null) {
         throw new PlannerException("the planner process ended without an answer" + describeEnd());
       }
@@ -79,7 +79,7 @@ final class PlannerProcess implements AutoCloseable {
       throw new PlannerException(
           "the connection to the planner process broke" + describeEnd(), e.getCause());
     } catch (InterruptedException e) { // the query is being stopped; other streams continue
-      isInSync = awaitLateAnswer(answer);
+      isInSync = awaitLateAnswer(answerFuture);
       throw e;
     } finally {
       if (!isInSync) {
@@ -99,7 +99,7 @@ final class PlannerProcess implements AutoCloseable {
     io.shutdownNow();
   }
 
-  /** Sends a request and returns its answer, or null if the output ends; skips printed text. */
+  /** Sends a request; returns the answer's line (null if the output ends); skips printed text. */
   private String exchange(long number, String request) throws IOException {
     requestWriter.write(number + " " + request + "\n");
     requestWriter.flush();
@@ -115,9 +115,9 @@ final class PlannerProcess implements AutoCloseable {
     return line;
   }
 
-  private static boolean awaitLateAnswer(Future<String> answer) {
+  private static boolean awaitLateAnswer(Future<String> answerFuture) {
     try {
-      return answer.get(LATE_ANSWER_TIMEOUT_MS, TimeUnit.MILLISECONDS) != null;
+      return answerFuture.get(LATE_ANSWER_TIMEOUT_MS, TimeUnit.MILLISECONDS) != null;
     } catch (InterruptedException | ExecutionException | TimeoutException e) {
       return false;
     }

@@ -27,7 +27,7 @@ public final class SharedPlanner {
 
   private final Interpreter interpreter;
   private final ReentrantLock turn = new ReentrantLock(true);
-  private final Queue<Integer> endedStreams = new ConcurrentLinkedQueue<>(); // end not yet sent
+  private final Queue<Integer> endedStreams = new ConcurrentLinkedQueue<>(); // EndStream not sent
   private int streamCount; // lock: SHARED_PLANNERS
   private volatile PlannerProcess process; // written only by the holder of `turn`
 
@@ -42,7 +42,7 @@ public final class SharedPlanner {
     private final long maxTurnWaitMs;
     private SharedPlanner planner;
     private PlannerProcess initializedProcess; // the process that has this stream's options
-    private Messages.Validated validated;
+    private Messages.Validated validation;
 
     public Client(AssignorOptions options) {
       this(options, MAX_TURN_WAIT_MS);
@@ -72,14 +72,15 @@ public final class SharedPlanner {
           planner.turn.unlock();
         }
       }
-      return validated;
+      return validation;
     }
 
     /** Sends a request and returns the answer; first sends the options if the process lacks them. */
-    public String ask(String request, long timeoutMs) throws PlannerException, InterruptedException {
+    public String sendRequest(String request, long timeoutMs)
+        throws PlannerException, InterruptedException {
       takeTurn();
       try {
-        return planner.prepareProcess(this).ask(stream, request, timeoutMs);
+        return planner.prepareProcess(this).sendRequest(stream, request, timeoutMs);
       } finally {
         planner.turn.unlock();
       }
@@ -134,12 +135,13 @@ public final class SharedPlanner {
       process = currentProcess;
     }
     for (Integer stream = endedStreams.poll(); stream != null; stream = endedStreams.poll()) {
-      currentProcess.ask(stream, Messages.write(new Messages.EndStream()), START_TIMEOUT_MS);
+      String request = Messages.format(new Messages.EndStream());
+      currentProcess.sendRequest(stream, request, START_TIMEOUT_MS);
     }
     if (client.initializedProcess != currentProcess) {
-      String request = Messages.write(new Messages.Validate(client.options.values()));
-      String answer = currentProcess.ask(client.stream, request, START_TIMEOUT_MS);
-      client.validated = Messages.read(answer, Messages.Validated.class);
+      String request = Messages.format(new Messages.Validate(client.options.values()));
+      String answer = currentProcess.sendRequest(client.stream, request, START_TIMEOUT_MS);
+      client.validation = Messages.parse(answer, Messages.Validated.class);
       client.initializedProcess = currentProcess;
     }
     return currentProcess;
