@@ -56,7 +56,7 @@ def describe_expectation(problem: Mapping[str, Any]) -> str:
 
 
 def describe_problems(error: ValidationError, data: Any, *, show_values: bool = False) -> str:
-    """Return the first problems of `data` and the number of the others, each with its location.
+    """Return the first problems of `data`, each with its location, and the number of the others.
 
     Values are omitted by default, because a job's config may hold secrets.
     """
@@ -86,7 +86,7 @@ def _format_location(data: Any, location: Iterable[str | int]) -> str:
 
 
 def shorten(value: Any) -> str:
-    """Return a value as JSON, truncated if it is long; describe a value that JSON cannot hold."""
+    """Return a value as JSON, truncated if it is long; describe a huge number or deep nesting."""
     if isinstance(value, int) and abs(value) > 10**40:  # Python converts at most 4,300 digits
         return f"a number of about {int(value.bit_length() * 0.30103) + 1} digits"
     try:

@@ -10,7 +10,7 @@ import typer
 
 from assignor_bridge.errors import pluralize
 from streaming.cli.output import note, print_lines, print_table
-from streaming.kafka.classic_groups import read_classic_group
+from streaming.kafka.classic_groups import fetch_classic_group
 
 if TYPE_CHECKING:
     from streaming.kafka.brokers import Brokers
@@ -26,7 +26,7 @@ def print_plans(group_name: str, names: str, brokers: Brokers, *, as_json: bool)
 
     assignor_names = parse_names(names, "--plan")
     assignors = group_plan.find_assignors(assignor_names, make_finder(assignor_names, "--plan"))
-    group = read_classic_group(brokers, group_name)
+    group = fetch_classic_group(brokers, group_name)
     group_lags = group_plan.fetch_lags(brokers, group)
     today = group_plan.make_current_plan(group, group_lags)
     plans: list[GroupPlan] = []

@@ -17,7 +17,7 @@ from streaming.cli.arguments import AsJson
 from streaming.cli.lines import answer_lines, note_on_line, write_json
 from streaming.cli.output import print_lines
 from streaming.human_json.json_input import parse
-from streaming.human_json.snapshots import parse_plan_log_line, read_snapshot, write_plan
+from streaming.human_json.snapshots import parse_plan_log_line, parse_snapshot, plan_to_json
 from streaming.observe.words import describe_tail_reader
 
 #: Maximum number of tasks printed per plan.
@@ -83,7 +83,7 @@ def plan(
         nonlocal state
         old_state = state if chain and not request.state else request.state
         outcome = plan_batch(request.batch, old_state, find)
-        answer = write_plan(outcome)
+        answer = plan_to_json(outcome)
         state = answer["state"]
         if as_json:
             label = {} if request.number is None else {"batchId": request.number}
@@ -107,10 +107,10 @@ def plan(
 def _read_request(text: bytes) -> PlanRequest:
     value = parse(text, "the request")
     if not isinstance(value, dict) or "snapshot" not in value:
-        return PlanRequest(*read_snapshot(value))
+        return PlanRequest(*parse_snapshot(value))
     line = parse_plan_log_line(value)
     logged_plan = line.plan if isinstance(line.plan, dict) else None
-    return PlanRequest(*read_snapshot(line.snapshot), line.batch_id, logged_plan, line.admission)
+    return PlanRequest(*parse_snapshot(line.snapshot), line.batch_id, logged_plan, line.admission)
 
 
 def _describe_admission(admission: Any) -> list[str]:

@@ -1,7 +1,7 @@
 """Request metadata from brokers, with a time limit and many partitions per request.
 
-If a request for a value fails, the value is unknown and a note is added. An error is raised only
-if no broker answers or authentication fails. Notes and error messages contain no secrets.
+If a request for a value fails, the value is unknown and a note is added. Requests raise an
+error only if no broker answers or authentication fails. Notes and errors contain no secrets.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Brokers:
         self.notes: list[str] = []
         #: Requested topics that do not exist.
         self.missing_topics: set[str] = set()
-        #: The number of brokers.
+        #: Number of brokers.
         self.count = 0
         self.admin = self._connect()
         self._consumer = self.make_consumer("assignor-lag")  # librdkafka requires a group
@@ -104,7 +104,7 @@ class Brokers:
         return Consumer(self.settings.to_client_config(group_id=group, **settings))
 
     def list_partitions(self, topics: Iterable[str]) -> dict[str, frozenset[int]]:
-        """Return each topic's partition numbers; omit topics that are missing or not described."""
+        """Return each topic's partition numbers; omit missing topics, and note failed requests."""
         names = sorted(set(topics))
         all_topics = self._all_topics if len(names) > _MAX_SINGLE_TOPIC_REQUESTS else {}
         partitions = {}
@@ -138,8 +138,8 @@ class Brokers:
             return {}
         retention = {}
         failures: Failures = {}
-        answers = self.admin.describe_configs(resources, request_timeout=self.limit_s)
-        for resource, future in answers.items():
+        futures = self.admin.describe_configs(resources, request_timeout=self.limit_s)
+        for resource, future in futures.items():
             try:
                 configs = self.await_answer(future)
             except KafkaException as error:
@@ -151,7 +151,7 @@ class Brokers:
         return retention
 
     def await_answer(self, future: Any) -> Any:
-        """Return the answer to an admin client's request; raise KafkaException if there is none."""
+        """Return the answer to an admin client's request; raise KafkaException if it fails."""
         try:
             return future.result(self.limit_s + _GRACE_S)
         except concurrent.futures.TimeoutError as error:
@@ -160,12 +160,12 @@ class Brokers:
     def describe_error(self, error: KafkaError, operation: str = "", name: str = "") -> str:
         """Describe an error in one line without secrets.
 
-        If a permission is missing, the text names the `operation`, if given, and the resource.
+        With an `operation`, the text for a missing permission names both and the resource.
         """
-        kind = _RESOURCE_OF_ERROR.get(error.name())
-        if kind is None or not operation:
+        resource_type = _RESOURCE_OF_ERROR.get(error.name())
+        if resource_type is None or not operation:
             return self.settings.redact(" ".join(str(error.str()).split()))
-        return f"the user lacks {operation} on {kind}" + (f" {name!r}" if name else "")
+        return f"the user lacks {operation} on {resource_type}" + (f" {name!r}" if name else "")
 
     def add_failure(
         self, failures: Failures, error: KafkaError, operation: str, name: object
@@ -176,8 +176,8 @@ class Brokers:
     def note_failures(self, quantity: str, failures: Failures, count: int) -> None:
         """Add a note per reason why `quantity` is unknown for some of `count` names."""
         for reason, names in failures.items():
-            unknown = f"{quantity} is unknown for {len(names)} of {count}"
-            self.notes.append(f"{unknown} ({elide(sorted(names))}): {reason}")
+            problem = f"{quantity} is unknown for {len(names)} of {count}"
+            self.notes.append(f"{problem} ({elide(sorted(names))}): {reason}")
 
     def _connect(self) -> AdminClient:
         """Create a client and wait for an answer; stop waiting if no broker can answer."""
@@ -201,9 +201,9 @@ class Brokers:
         try:
             self.count = len(future.result(0).nodes)
         except (KafkaException, concurrent.futures.TimeoutError) as error:
-            reasons = [e for e in errors if e.code() != KafkaError._ALL_BROKERS_DOWN]
-            if reasons:
-                reason = self.describe_error(reasons[-1])
+            causes = [e for e in errors if e.code() != KafkaError._ALL_BROKERS_DOWN]
+            if causes:
+                reason = self.describe_error(causes[-1])
             elif time.monotonic() > deadline - _GRACE_S:
                 reason = f"no answer within {self.limit_s:g} s"
             else:

@@ -113,7 +113,7 @@ class EmbeddedBroker:
         """Start the broker and wait until it answers; a restart keeps its port and data.
 
         Raises OptionError if the given port or data folder cannot be used, JarError if Java or
-        Kafka's jars are missing, and BrokerError, which quotes the log, if the broker is not ready.
+        Kafka's jars are missing, and BrokerError, usually with log lines, for any other failure.
         """
         if self.pid is not None:
             return
@@ -128,7 +128,7 @@ class EmbeddedBroker:
         except BaseException:
             self._end_process()
             if self._ports is None:
-                self._remove_temporary()
+                self._remove_temporary_folder()
             raise
 
     def stop(self) -> None:
@@ -147,7 +147,7 @@ class EmbeddedBroker:
     def close(self) -> None:
         """Stop the broker; remove its folder if it is temporary."""
         self._end_process(kill=self._data is None)
-        self._remove_temporary()
+        self._remove_temporary_folder()
         self._ports = None
 
     def check_alive(self) -> None:
@@ -185,13 +185,13 @@ class EmbeddedBroker:
     def _start_once(self, jars: list[Path], *, is_last: bool) -> bool:
         """Start on one pair of ports; return False if another process took one of them."""
         ports = self._ports or setup.find_free_ports(self._requested_port)
-        meta = self.folder / "log" / "meta.properties"
-        cluster_id = setup.make_cluster_id() if not meta.exists() else None
+        meta_file = self.folder / "log" / "meta.properties"
+        cluster_id = setup.make_cluster_id() if not meta_file.exists() else None
         settings = self.folder / "broker.properties"
         text = setup.format_settings(ports, self.folder, self._properties)
         settings.write_text(text, encoding="utf-8")
-        temporary = self.folder if self._data is None else None
-        command = setup.build_command(jars, settings, cluster_id, temporary, heap=_HEAP)
+        temporary_folder = self.folder if self._data is None else None
+        command = setup.build_command(jars, settings, cluster_id, temporary_folder, heap=_HEAP)
         env = {**os.environ, "LC_ALL": "C.UTF-8"}  # for non-ASCII folder names
         with self.log_file.open("ab") as log:
             self._log_start = log.tell()
@@ -199,7 +199,7 @@ class EmbeddedBroker:
             pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": log, "stderr": log}
             self._process = subprocess.Popen(command, env=env, start_new_session=True, **pipes)
         try:
-            self._await_ready(ports[0], cluster_id or setup.read_cluster_id(meta))
+            self._await_ready(ports[0], cluster_id or setup.read_cluster_id(meta_file))
         except BrokerError:
             is_port_taken = not all(map(setup.is_free, ports))
             if is_last or self._process.poll() is None or not is_port_taken:
@@ -261,7 +261,7 @@ class EmbeddedBroker:
                     process.wait(_STOP_LIMIT_S)
             process.kill()
 
-    def _remove_temporary(self) -> None:
+    def _remove_temporary_folder(self) -> None:
         if self._data is None and self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._folder = None

@@ -1,4 +1,4 @@
-"""Read a Java properties file, such as the `--command-config` of Kafka's tools.
+"""Parse a Java properties file, such as the `--command-config` of Kafka's tools.
 
 It supports the syntax of `java.util.Properties.load`: comments, `=`, `:` or whitespace after
 the key, continuation lines, and escapes. Any text is accepted, even escapes that Java rejects.
@@ -12,7 +12,7 @@ from streaming.kafka.utf8 import join_surrogates
 
 _KEY = re.compile(r"((?:\\.|[^\\=:\s])*)[ \t\f]*(?:[=:][ \t\f]*)?", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_CHARACTER_BY_ESCAPE = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _BLANK = " \t\f"
 
 
@@ -49,4 +49,4 @@ def _decode_escape(match: re.Match[str]) -> str:
     code = match[1]
     if len(code) > 1:
         return chr(int(code[1:], 16))
-    return _ESCAPED.get(code, code)
+    return _CHARACTER_BY_ESCAPE.get(code, code)

@@ -150,19 +150,19 @@ def _map_keystore(settings: Mapping[str, str]) -> dict[str, str]:
         chain = _wrap_pem(settings["ssl.keystore.certificate.chain"])
         key = _wrap_pem(settings["ssl.keystore.key"])
         return {"ssl.key.pem": key, "ssl.certificate.pem": chain, **password}
-    store = settings.get("ssl.keystore.location")
-    if not store:
+    location = settings.get("ssl.keystore.location")
+    if not location:
         return {}
     store_type = settings.get("ssl.keystore.type", "JKS").upper()
     if store_type == "PEM":
-        return {"ssl.key.location": store, "ssl.certificate.location": store, **password}
+        return {"ssl.key.location": location, "ssl.certificate.location": location, **password}
     if store_type != "PKCS12":
         raise SettingsError(
             "setting 'ssl.keystore.location' is a JKS file, which librdkafka does not read: use "
             "keytool -importkeystore -deststoretype PKCS12, and set ssl.keystore.type=PKCS12"
         )
     return {
-        "ssl.keystore.location": store,
+        "ssl.keystore.location": location,
         "ssl.keystore.password": settings.get("ssl.keystore.password", ""),
     }
 
@@ -186,8 +186,8 @@ def _map_sasl(settings: Mapping[str, str]) -> dict[str, str]:
             f"authentication cannot be used here: {_ALTERNATIVES}"
         )
     if mechanism == "OAUTHBEARER":
-        return {"sasl.mechanisms": mechanism, **_map_oauth(settings, _read_login_module(settings))}
-    module = _read_login_module(settings)
+        return {"sasl.mechanisms": mechanism, **_map_oauth(settings, _parse_login_module(settings))}
+    module = _parse_login_module(settings)
     if mechanism not in _PASSWORD_MODULES.get(module.name, ()):
         raise SettingsError(
             "setting 'sasl.mechanism' or the login module in 'sasl.jaas.config' is not supported "
@@ -198,9 +198,9 @@ def _map_sasl(settings: Mapping[str, str]) -> dict[str, str]:
             "setting 'sasl.jaas.config' has a delegation token (tokenauth), which librdkafka "
             "cannot use: give a user and a password"
         )
-    missing = [name for name in ("username", "password") if name not in module.options]
-    if missing:
-        raise SettingsError(f"setting 'sasl.jaas.config' has no {missing[0]}: add it")
+    missing_options = [name for name in ("username", "password") if name not in module.options]
+    if missing_options:
+        raise SettingsError(f"setting 'sasl.jaas.config' has no {missing_options[0]}: add it")
     return {
         "sasl.mechanisms": mechanism,
         "sasl.username": module.options["username"],
@@ -208,7 +208,7 @@ def _map_sasl(settings: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _read_login_module(settings: Mapping[str, str]) -> LoginModule:
+def _parse_login_module(settings: Mapping[str, str]) -> LoginModule:
     if not settings.get("sasl.jaas.config"):
         raise SettingsError(
             "setting 'sasl.jaas.config' is missing: give the credentials in this setting, because "

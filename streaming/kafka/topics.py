@@ -50,20 +50,20 @@ def create_topic(
             f"({error.args[0].str()})"
         ) from error
     for created_count in range(0, partitions, _PARTITIONS_PER_REQUEST):
-        new_count = min(created_count + _PARTITIONS_PER_REQUEST, partitions)
+        target_count = min(created_count + _PARTITIONS_PER_REQUEST, partitions)
         try:
             if created_count:
-                growth = NewPartitions(name, new_count)
+                growth = NewPartitions(name, target_count)
                 admin.create_partitions([growth], operation_timeout=30.0)[name].result(_LIMIT_S)
             else:
-                topic = NewTopic(name, new_count, replication, config=dict(config or {}))
+                topic = NewTopic(name, target_count, replication, config=dict(config or {}))
                 admin.create_topics([topic], operation_timeout=30.0)[name].result(_LIMIT_S)
         except (KafkaException, concurrent.futures.TimeoutError) as error:
             reason = error.args[0].str() if error.args else f"no answer within {_LIMIT_S:g} s"
             incomplete = f"has only {created_count:,} of {partitions:,} partitions"
             problem = incomplete if created_count else "could not be created"
             raise TopicError(f"topic {name!r} {problem}: {reason}") from error
-        _await_leaders(admin, name, new_count, limit_s)
+        _await_leaders(admin, name, target_count, limit_s)
 
 
 def _await_leaders(admin: AdminClient, topic: str, partitions: int, limit_s: float) -> None:
