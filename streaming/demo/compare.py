@@ -84,13 +84,13 @@ def _render_act(number: int, act: Act) -> list[str]:
     table = page.table(["", *(run.name for run in act.runs)], rows)
     return [
         page.section_heading(f"Act {number}: {act.title}"),
-        page.side_by_side([table, page.side_by_side(_draw_loads(act))]),
+        page.side_by_side([table, page.side_by_side(_draw_slot_records(act))]),
         page.side_by_side(_draw_timelines(act)),
         page.side_by_side([_draw_partitions(act.default_run), _draw_durations(act.runs)]),
     ]
 
 
-def _draw_loads(act: Act) -> list[str]:
+def _draw_slot_records(act: Act) -> list[str]:
     max_records = max(max(run.slot_records().values(), default=0) for run in act.runs) or 1
     figures = []
     for run, css in zip(act.runs, _CSS_CLASSES, strict=True):
@@ -106,9 +106,9 @@ def _draw_timelines(act: Act) -> list[str]:
     scale_s = max((t.start_s + t.seconds for b in middle_batches for t in b.tasks), default=1.0)
     figures = []
     for run, batch, css in zip(act.runs, middle_batches, _CSS_CLASSES, strict=True):
-        timeline, tasks = charts.draw_timeline(batch, css, scale_s), len(batch.tasks)
-        caption = f"Batch {batch.batch}: {pluralize(tasks, 'task')}, one box each. An empty track "
-        caption += "is an idle slot."
+        timeline = charts.draw_timeline(batch, css, scale_s)
+        boxes = pluralize(len(batch.tasks), "task")
+        caption = f"Batch {batch.batch}: {boxes}, one box each. An empty track is an idle slot."
         figures.append(page.figure(f"When each slot was busy, {run.name}", timeline, caption, css))
     return figures
 
