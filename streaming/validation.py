@@ -12,9 +12,7 @@ if TYPE_CHECKING:
 
     from pydantic import ValidationError
 
-#: Maximum length of a key in a message.
 _MAX_KEY_CHARS = 80
-#: Maximum length of a value quoted in an error message.
 _MAX_VALUE_CHARS = 40
 #: Description of the expected value, by pydantic's error type.
 _EXPECTATIONS = {

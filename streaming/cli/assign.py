@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from assignor_bridge.errors import pluralize
 from streaming.cli import assignors
 from streaming.cli.arguments import AsJson
 from streaming.cli.lines import answer_lines, note_on_line
@@ -41,8 +42,8 @@ def assign(
         answers = answer_steps(request, find) if chain else [answer(request, find)]
         if as_json:
             json_answers = [result.to_json() for result in answers]
-            steps = {"assignor": request.assignor, "steps": json_answers}
-            typer.echo(json.dumps(steps if chain else json_answers[0]))
+            chain_answer = {"assignor": request.assignor, "steps": json_answers}
+            typer.echo(json.dumps(chain_answer if chain else json_answers[0]))
         else:
             for step, result in enumerate(answers):
                 _print_answer(result, step)
@@ -69,7 +70,7 @@ def _print_answer(result: Answer, step: int) -> None:
         title += f", step {step}: {json.dumps(result.step)}"
     rows = zip(*columns.values(), strict=True)
     print_table(list(columns), list(rows), title=title, text_columns=("partitions", "standby"))
-    lines = [f"{result.moved_partitions:,} partitions moved"]
+    lines = [f"{pluralize(result.moved_partitions, 'partition')} moved"]
     if assignment.transferring.count:
         partitions = _format_partitions(assignment.transferring)
         lines.append(f"withheld until their current owners release them: {partitions}")

@@ -31,7 +31,7 @@ Tail = Annotated[
 
 
 def parse_tail(text: str | None) -> dict[str, str]:
-    """Return the option `assignor.tail`, if it is given; raise OptionError if it is invalid."""
+    """Return `assignor.tail` as an option; empty without `text`. Raise OptionError if invalid."""
     options = {} if text is None else {"assignor.tail": text}
     parse_options(options)
     return options

@@ -56,7 +56,8 @@ def print_batch(
 ) -> None:
     """Print a batch's plan, and each partition's previous and current slots, reason, and cost.
 
-    Text has at most `_MAX_LISTED` partitions. Raises OptionError for an unknown batch or source.
+    Text has at most `_MAX_LISTED` partitions. Raises OptionError for an unknown batch, partition,
+    or source, and if `source` is None but the query has several.
     """
     names = EVERYTHING if assignors is None else parse_names(assignors)
     find = make_finder(names, "--assignors")

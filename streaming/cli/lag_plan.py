@@ -57,7 +57,7 @@ def print_plans(group_name: str, names: str, brokers: Brokers, *, as_json: bool)
 
 
 def _print_table(group: ClassicGroup, today: GroupPlan, plans: list[GroupPlan]) -> None:
-    """Print each member's partitions and lag in each plan, and the partitions moved by it."""
+    """Print each member's partitions and lag in each plan, and how many partitions would move."""
     member_count_by_client = Counter(member.client_id for member in group.members)
     plan_names = [f"{today.assignor}, today", *(plan.assignor for plan in plans)]
     rows = []

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def answer_lines(
     lines: Iterable[bytes],
-    read: Callable[[bytes], Input | None],
+    parse_line: Callable[[bytes], Input | None],
     answer: Callable[[int, Input], None],
     as_json: bool,
 ) -> None:
@@ -31,7 +31,7 @@ def answer_lines(
     ----------
     lines
         The input; empty lines are skipped. If all are empty, OptionError is raised.
-    read
+    parse_line
         Parses a line; returns None to skip it.
     answer
         Prints the answer, given the line's number and the parsed line.
@@ -42,7 +42,7 @@ def answer_lines(
     for number, line in enumerate(lines, 1):
         is_empty = is_empty and not line.strip()
         try:
-            request = read(line) if line.strip() else None
+            request = parse_line(line) if line.strip() else None
             if request is not None:
                 answer(number, request)
         except OSError:  # writing failed: the disk is full, or the reader has exited
@@ -69,7 +69,10 @@ def note_on_line(number: int, text: str) -> None:
 
 
 def _report_error(error: Exception, number: int, as_json: bool) -> None:
-    """Print an error on stderr and, with `as_json`, on stdout; else also a bug's traceback."""
+    """Print an error on stderr and, with `as_json`, as JSON on stdout.
+
+    A bug's traceback is in the JSON or, without `as_json`, before the error on stderr.
+    """
     failure = make_failed(error)
     if as_json:
         fields = {name: value for name, value in asdict(failure).items() if value}

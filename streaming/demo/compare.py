@@ -74,8 +74,7 @@ def render_page(
     for number, act in enumerate(acts, start=1):
         parts += _render_act(number, act)
     parts += [page.section_heading("Checks"), page.checks(checks)]
-    parts += [page.section_heading("Environment")]
-    parts += [page.table(["", ""], facts)]
+    parts += [page.section_heading("Environment"), page.table(["", ""], facts)]
     return page.page("One job, two assignments", [*parts, *page.definitions(TERMS)])
 
 

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 600.0
 #: How often a query checks for new records.
 _TRIGGER = "200 milliseconds"
-#: How often the demo checks the query's progress.
-_POLL_S = 0.05
+_PROGRESS_POLL_S = 0.05
 #: Each sleep simulates the work of several records, because short sleeps are inexact and costly.
 _SLEEP_US = 10_000
 
@@ -69,7 +68,7 @@ class Mode:
                 raise DemoError(
                     f"query {self.name!r} did not commit batch {number} within {_TIMEOUT_S:g} s"
                 )
-            time.sleep(_POLL_S)
+            time.sleep(_PROGRESS_POLL_S)
 
     def _start(self) -> StreamingQuery:
         source = (

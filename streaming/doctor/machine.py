@@ -126,4 +126,4 @@ def _check_delta() -> Check:
 def check_brokers(brokers: Brokers) -> Check:
     """Check that the brokers list their topics, or raise BrokerUnreachableError."""
     topics_text = pluralize(len(brokers.list_all_partitions()), "topic")
-    return Check("brokers answer", True, f"{pluralize(brokers.count, 'broker')}, {topics_text}")
+    return Check("brokers answer", True, f"{pluralize(brokers.broker_count, 'broker')}, {topics_text}")

@@ -93,8 +93,7 @@ class Brokers:
         self.notes: list[str] = []
         #: Requested topics that do not exist.
         self.missing_topics: set[str] = set()
-        #: Number of brokers.
-        self.count = 0
+        self.broker_count = 0
         self.admin = self._connect()
         self._consumer = self.make_consumer("assignor-lag")  # librdkafka requires a group
 
@@ -199,7 +198,7 @@ class Brokers:
             if concurrent.futures.wait([future], _POLL_S).done:
                 break
         try:
-            self.count = len(future.result(0).nodes)
+            self.broker_count = len(future.result(0).nodes)
         except (KafkaException, concurrent.futures.TimeoutError) as error:
             causes = [e for e in errors if e.code() != KafkaError._ALL_BROKERS_DOWN]
             if causes:

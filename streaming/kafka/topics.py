@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 #: Time limit for the change of a topic, and for its leaders.
 _LIMIT_S = 60.0
-#: Time limit for metadata.
-_ANSWER_LIMIT_S = 15.0
+_METADATA_LIMIT_S = 15.0
 #: A KRaft controller writes at most 10,000 records per request (MAX_RECORDS_PER_USER_OP, 4.1).
 _PARTITIONS_PER_REQUEST = 5_000
 
@@ -43,7 +42,7 @@ def create_topic(
     """
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     try:
-        admin.list_topics(timeout=_ANSWER_LIMIT_S)
+        admin.list_topics(timeout=_METADATA_LIMIT_S)
     except KafkaException as error:
         raise TopicError(
             f"topic {name!r} could not be created: no broker answers at {bootstrap_servers!r} "
@@ -71,7 +70,7 @@ def _await_leaders(admin: AdminClient, topic: str, partitions: int, limit_s: flo
     leader_count = 0
     while (requested_at := time.monotonic()) < deadline:
         with contextlib.suppress(KafkaException):  # the broker is too busy to answer in time
-            metadata = admin.list_topics(topic, timeout=_ANSWER_LIMIT_S).topics[topic]
+            metadata = admin.list_topics(topic, timeout=_METADATA_LIMIT_S).topics[topic]
             leader_count = sum(partition.leader >= 0 for partition in metadata.partitions.values())
         if leader_count == partitions:
             return

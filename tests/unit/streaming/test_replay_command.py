@@ -234,7 +234,7 @@ def test_a_source_that_is_not_in_the_plan_log_is_reported(tmp_path, capsys):
     out, err = capsys.readouterr()
     first, second = (json.loads(line)["mappings"][0]["name"] for line in out.splitlines())
     assert (first, second) == ("this query", "spark")
-    assert "has no plan for source 1" in err
+    assert "has no plan for these batches of source 1" in err
     report = ["report", str(folder), str(query.plan_log), "-o", str(tmp_path / "r.html")]
     assert main.run(report) == 0
     assert main.run([*call, "--source", "1"]) == 2  # no plan of any chosen source
