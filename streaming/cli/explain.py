@@ -94,7 +94,7 @@ def _choose_stories(stories: Sequence[PartitionStory], name: str | None) -> list
     partition = Partition(match[1], int(match[2]))
     named_stories = [story for story in stories if story.partition == partition]
     if not named_stories:
-        names = elide([str(story.partition) for story in stories])
+        names = elide([str(story.partition) for story in stories]) or "none"
         raise OptionError(f"--partition {name} was not read by this batch, which read {names}")
     return named_stories
 

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from streaming.lag.group_plan import GroupPlan
 
 
-def print_plans(group_name: str, names: str, brokers: Brokers, *, as_json: bool) -> None:
+def print_plans(group_name: str, names_text: str, brokers: Brokers, *, as_json: bool) -> None:
     """Print the assignment today and by each assignor, and whether KIP-848 needs a restart."""
     # These import numpy, which `assignor lag` without `--plan` does not need.
     from streaming.cli.assignors import make_finder, parse_names
     from streaming.lag import group_plan
 
-    assignor_names = parse_names(names, "--plan")
+    assignor_names = parse_names(names_text, "--plan")
     assignors = group_plan.find_assignors(assignor_names, make_finder(assignor_names, "--plan"))
     group = fetch_classic_group(brokers, group_name)
     group_lags = group_plan.fetch_lags(brokers, group)

@@ -167,7 +167,7 @@ def _start_spark(loaded_job: LoadedJob, log: SparkLog | None) -> SparkSession:
 def _make_error(loaded_job: LoadedJob, reason: str, *, at_start: bool) -> AssignorError:
     """Return the error for a Spark failure: ConfigError if a setting in the job caused it.
 
-    Spark's message has the key and the value of an invalid setting; the JVM's may have only one.
+    Spark's message has an invalid setting's key and value; a JVM that does not start names one.
     """
     from streaming.pipeline.job_errors import ConfigError, JobError
 
@@ -179,7 +179,7 @@ def _make_error(loaded_job: LoadedJob, reason: str, *, at_start: bool) -> Assign
 
 
 def _get_broker_folder(loaded_job: LoadedJob) -> Path | None:
-    """Return the broker's data folder in the checkpoint, which must be local; None without one."""
+    """Return the broker's folder in the checkpoint, which must be local; None if none is set."""
     if not loaded_job.job.checkpoint:
         return None
     folder = local_path(loaded_job.job.checkpoint)

@@ -84,12 +84,12 @@ def _check_spark() -> Check:
         return Check(name, False, f"not installed: {tested_spark.INSTALL}")
     except ivy.JarError as error:
         return Check(name, False, str(error))
-    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    version_numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
     mismatch = describe_mismatch()
     if mismatch is not None:
         mismatch += f": install pyspark=={version}, or unset SPARK_HOME"
     details = tested_spark.describe_untested(version) or mismatch or version
-    return Check(name, numbers >= (4, 0, 1), details)
+    return Check(name, version_numbers >= (4, 0, 1), details)
 
 
 def _check_jar() -> Check:
@@ -125,5 +125,5 @@ def _check_delta() -> Check:
 
 def check_brokers(brokers: Brokers) -> Check:
     """Check that the brokers list their topics, or raise BrokerUnreachableError."""
-    topics_text = pluralize(len(brokers.list_all_partitions()), "topic")
-    return Check("brokers answer", True, f"{pluralize(brokers.broker_count, 'broker')}, {topics_text}")
+    topics = pluralize(len(brokers.list_all_partitions()), "topic")
+    return Check("brokers answer", True, f"{pluralize(brokers.broker_count, 'broker')}, {topics}")

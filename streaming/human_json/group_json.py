@@ -265,9 +265,9 @@ def answer_steps(request: Request, find: Callable[[str], Assignor] = lookup) -> 
     names, options = split_names(request.assignor), tuple(request.options.items())
     for step_number, change in enumerate((None, *request.steps)):
         if change is not None:
-            previous = answers[-1]
-            on_assignment = previous.assignor.on_assignment
-            group = group.after(previous.assignment, generation + step_number, on_assignment)
+            previous_answer = answers[-1]
+            on_assignment = previous_answer.assignor.on_assignment
+            group = group.after(previous_answer.assignment, generation + step_number, on_assignment)
             group = _apply_change(group, change, f"step {step_number}")
         choice = choose(names, group, configure_assignors(names, options, find).__getitem__)
         assignment = assign_checked(choice.assignor, group)

@@ -109,7 +109,7 @@ class PlanLogLine(BaseModel):
     snapshot: dict[str, Any]
     batch_id: _Int64 | None = None
     plan: Any = None
-    #: Requested and admitted end offsets of the batch, if `assignor.*` options limit it.
+    #: The request to limit the batch, and its answer; None if no `assignor.*` option limits it.
     admission: Any = None
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
     from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]
 
-    #: Names of the topics or partitions whose requests failed, by reason.
+    #: Names of the topics, partitions, or brokers whose requests failed, by reason.
     Failures = dict[str, list[str]]
 
 DESCRIBE = "Describe"
