@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
 _MAX_KEY_CHARS = 80
 _MAX_VALUE_CHARS = 40
-#: Description of the expected value, by pydantic's error type.
-_EXPECTATIONS = {
+_EXPECTATION_BY_ERROR_TYPE = {
     kind: words
     for words, kinds in (
         ("a whole number", "int_type int_parsing int_from_float"),
@@ -46,7 +45,7 @@ def describe_expectation(problem: Mapping[str, Any]) -> str:
     context = problem.get("ctx", {})
     if problem["type"] == "value_error":
         return str(context["error"])
-    if (expectation := _EXPECTATIONS.get(problem["type"])) is None:
+    if (expectation := _EXPECTATION_BY_ERROR_TYPE.get(problem["type"])) is None:
         return str(problem["msg"])
     bounds = {k: f"{v:.15g}" if isinstance(v, float) else v for k, v in context.items()}
     verb = "are" if expectation.endswith("characters") else "is"

@@ -23,7 +23,6 @@ OwnAssignors = Annotated[
         help="Custom assignor class that the input may refer to; may be repeated.",
     ),
 ]
-
 Tail = Annotated[
     str | None,
     typer.Option("--tail", metavar="auto|off|NUMBER", help="assignor.tail."),

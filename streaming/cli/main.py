@@ -30,7 +30,7 @@ PANELS = {
 }
 _LAB_HELP = "Try assignors and plans without Spark; for developers."
 #: Placeholders in the help for the values of options without a metavar.
-_VALUE_NAMES = {int: "NUMBER", float: "NUMBER", str: "TEXT", Path: "PATH"}
+_VALUE_NAME_BY_TYPE = {int: "NUMBER", float: "NUMBER", str: "TEXT", Path: "PATH"}
 
 
 class _PlainValueNames:
@@ -45,7 +45,7 @@ class _PlainValueNames:
             elif getattr(param, "is_flag", False):
                 param.metavar = ""
             elif param.metavar is None and not param.type_descriptor.is_choice:
-                param.metavar = _VALUE_NAMES.get(param.type_descriptor.annotation, "VALUE")
+                param.metavar = _VALUE_NAME_BY_TYPE.get(param.type_descriptor.annotation, "VALUE")
         return params
 
 

@@ -164,6 +164,7 @@ def _is_running(process: Any) -> bool:
 
 
 def _find_last_error(folder: Path) -> str:
+    """Return the last line of Spark's log that names an error, or else its last message."""
     lines = (folder / LOG_NAME).read_text(encoding="utf-8", errors="replace").splitlines()
     messages = [line.strip() for line in lines if line.strip() and not line.startswith("\tat ")]
     error_lines = [line for line in messages if "Exception" in line or "Error" in line]

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     Failures = dict[str, list[str]]
 
 DESCRIBE = "Describe"
-#: Resource type, as in Kafka's ACLs, of each error for a missing permission.
-_RESOURCE_OF_ERROR = {
+#: Resource type, as in Kafka's ACLs, by error for a missing permission.
+_RESOURCE_TYPE_BY_ERROR = {
     "TOPIC_AUTHORIZATION_FAILED": "Topic",
     "GROUP_AUTHORIZATION_FAILED": "Group",
     "CLUSTER_AUTHORIZATION_FAILED": "Cluster",
@@ -161,7 +161,7 @@ class Brokers:
 
         With an `operation`, the text for a missing permission names both and the resource.
         """
-        resource_type = _RESOURCE_OF_ERROR.get(error.name())
+        resource_type = _RESOURCE_TYPE_BY_ERROR.get(error.name())
         if resource_type is None or not operation:
             return self.settings.redact(" ".join(str(error.str()).split()))
         return f"the user lacks {operation} on {resource_type}" + (f" {name!r}" if name else "")
@@ -179,7 +179,7 @@ class Brokers:
             self.notes.append(f"{problem} ({elide(sorted(names))}): {reason}")
 
     def _connect(self) -> AdminClient:
-        """Create a client and wait for an answer; stop waiting if no broker can answer."""
+        """Create a client and count the brokers; stop waiting once no broker can answer."""
         # A list, not a method, keeps clients out of reference cycles: the garbage collector may run
         # in a thread of librdkafka, and destroying a client in such a thread aborts the process.
         errors: list[KafkaError] = []

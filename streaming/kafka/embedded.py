@@ -132,7 +132,7 @@ class EmbeddedBroker:
             raise
 
     def stop(self) -> None:
-        """Shut the broker down cleanly; keep data and port for another start."""
+        """Shut the broker down, or kill it after 20 s; keep data and port for another start."""
         self._end_process()
 
     def kill(self) -> None:
@@ -248,7 +248,7 @@ class EmbeddedBroker:
         raw_lines = (x for x in content.splitlines() if not x.startswith(skipped_prefixes))
         lines = [line.strip() for line in raw_lines if line.strip()]
         first_line = next((i for i, line in enumerate(lines) if " ERROR " in line), -_MAX_LOG_LINES)
-        return " | ".join(lines[first_line:][:_MAX_LOG_LINES]) or f"{self.log_file} is empty"
+        return " | ".join(lines[first_line:][:_MAX_LOG_LINES]) or f"nothing new in {self.log_file}"
 
     def _end_process(self, *, kill: bool = False) -> None:
         process, self._process = self._process, None

@@ -27,7 +27,7 @@ _CLASS_SETTINGS = {
     "SASL": ("sasl.login.class", "sasl.client.callback.handler.class"),
 }
 #: Login modules with a user and a password, and the mechanisms of each.
-_PASSWORD_MODULES = {
+_MECHANISMS_BY_MODULE = {
     "org.apache.kafka.common.security.plain.PlainLoginModule": ("PLAIN",),
     "org.apache.kafka.common.security.scram.ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
 }
@@ -134,8 +134,8 @@ def _map_truststore(settings: Mapping[str, str], location_key: str, pem_key: str
         return {}
     if settings.get("ssl.truststore.type", "JKS").upper() != "PEM":
         raise SettingsError(
-            "setting 'ssl.truststore.location' is a JKS or PKCS12 file, which librdkafka does not "
-            f"read: {_CONVERT_TO_PEM.format(kind='ssl.truststore')}"
+            "setting 'ssl.truststore.type' is not PEM, the only type that librdkafka reads (default: JKS)"
+            f": {_CONVERT_TO_PEM.format(kind='ssl.truststore')}"
         )
     return {location_key: settings["ssl.truststore.location"]}
 
@@ -158,7 +158,7 @@ def _map_keystore(settings: Mapping[str, str]) -> dict[str, str]:
         return {"ssl.key.location": location, "ssl.certificate.location": location, **password}
     if store_type != "PKCS12":
         raise SettingsError(
-            "setting 'ssl.keystore.location' is a JKS file, which librdkafka does not read: use "
+            "setting 'ssl.keystore.type' is neither PEM nor PKCS12 (the default is JKS): use "
             "keytool -importkeystore -deststoretype PKCS12, and set ssl.keystore.type=PKCS12"
         )
     return {
@@ -188,7 +188,7 @@ def _map_sasl(settings: Mapping[str, str]) -> dict[str, str]:
     if mechanism == "OAUTHBEARER":
         return {"sasl.mechanisms": mechanism, **_map_oauth(settings, _parse_login_module(settings))}
     module = _parse_login_module(settings)
-    if mechanism not in _PASSWORD_MODULES.get(module.name, ()):
+    if mechanism not in _MECHANISMS_BY_MODULE.get(module.name, ()):
         raise SettingsError(
             "setting 'sasl.mechanism' or the login module in 'sasl.jaas.config' is not supported "
             f"here, or they do not match: {_ALTERNATIVES}"
