@@ -151,8 +151,8 @@ class Redactor:
     def __call__(self, text: str) -> str:
         """Return the text with its secrets hidden."""
         if self._pattern is None:
-            longest_first = sorted(self._placeholder_by_secret, key=len, reverse=True)
-            self._pattern = re.compile("|".join(map(_build_pattern, longest_first)) or "(?!)")
+            sorted_secrets = sorted(self._placeholder_by_secret, key=len, reverse=True)
+            self._pattern = re.compile("|".join(map(_build_pattern, sorted_secrets)) or "(?!)")
         text = self._pattern.sub(lambda match: self._placeholder_by_secret[match[0]], text)
         text = _USER_INFO.sub(_hide_user, text)
         text = _WEB_USER.sub(_hide_user, text)

@@ -104,8 +104,8 @@ def _print_plan(title: str, explanation: Explanation, *, with_reasons: bool) -> 
     print_lines([f"batch {batch.number} of {title}", summary, f"Based on {batch.origin}."])
     if batch.readers:
         partitions = pluralize(len(batch.readers), "partition")
-        matches = f"{explanation.matches:,} of {partitions}"
-        print_lines([f"{matches} have the same executor as in the checkpoint."])
+        matches_text = f"{explanation.matches:,} of {partitions}"
+        print_lines([f"{matches_text} have the same executor as in the checkpoint."])
         if explanation.matches < len(batch.readers):
             note(
                 "this plan differs from the original plan, which may have used other options or "

@@ -20,7 +20,7 @@ _QUIT_KEYS = b"qQ\x04"
 #: Polling interval for signals, because Python resumes a wait after a signal.
 _SIGNAL_POLL_S = 0.2
 #: Height of a frame if stdout is not a terminal.
-_DEFAULT_LINES = 40
+_DEFAULT_HEIGHT_LINES = 40
 _DEFAULT_INTERVAL_S = 2.0
 _INTERVAL_HELP = f"Seconds between two frames of --live; default: {_DEFAULT_INTERVAL_S:g}."
 
@@ -38,7 +38,7 @@ def watch_live(
     figures = watch.read_figures()
     console = Console(highlight=False)
     if once or not console.is_terminal:
-        height = console.height if console.is_terminal else _DEFAULT_LINES
+        height = console.height if console.is_terminal else _DEFAULT_HEIGHT_LINES
         console.print(draw_frame(figures, height))
         return
     _draw_frames(watch, figures, console, interval_s or _DEFAULT_INTERVAL_S)
@@ -83,9 +83,9 @@ def _disable_line_buffering() -> Iterator[None]:
 
 def _wait_for_quit_key(limit_s: float, signals: StopSignals) -> bool:
     """Wait for any key, a signal or the time limit; return whether a quit key was pressed."""
-    deadline = time.monotonic() + limit_s
+    deadline_s = time.monotonic() + limit_s
     inputs = [sys.stdin] if sys.stdin.isatty() else []
-    while signals.number is None and (remaining_s := deadline - time.monotonic()) > 0:
+    while signals.number is None and (remaining_s := deadline_s - time.monotonic()) > 0:
         if select.select(inputs, [], [], min(remaining_s, _SIGNAL_POLL_S))[0]:
             return bool(set(os.read(sys.stdin.fileno(), 64)) & set(_QUIT_KEYS))
     return False

@@ -94,8 +94,8 @@ def _draw_slot_records(act: Act) -> list[str]:
     figures = []
     for run, css in zip(act.runs, _CSS_CLASSES, strict=True):
         bars = charts.draw_slot_bars(run, css, max_records)
-        count = pluralize(len(run.measured_batches), "batch", "batches")
-        caption = f"Average of {count}: the busiest slot read {run.imbalance:.2f} times the mean."
+        batches = pluralize(len(run.measured_batches), "batch", "batches")
+        caption = f"Average of {batches}: the busiest slot read {run.imbalance:.2f} times the mean."
         figures.append(page.figure(f"Records per slot, {run.name}", bars, caption, css))
     return figures
 
@@ -106,8 +106,8 @@ def _draw_timelines(act: Act) -> list[str]:
     figures = []
     for run, batch, css in zip(act.runs, middle_batches, _CSS_CLASSES, strict=True):
         timeline = charts.draw_timeline(batch, css, scale_s)
-        boxes = pluralize(len(batch.tasks), "task")
-        caption = f"Batch {batch.batch}: {boxes}, one box each. An empty track is an idle slot."
+        tasks = pluralize(len(batch.tasks), "task")
+        caption = f"Batch {batch.batch}: {tasks}, one box each. An empty track is an idle slot."
         figures.append(page.figure(f"When each slot was busy, {run.name}", timeline, caption, css))
     return figures
 
@@ -127,6 +127,6 @@ def _draw_partitions(run: RunFigures) -> str:
 def _draw_durations(runs: Sequence[RunFigures]) -> str:
     sides = zip(("left", "right"), runs, strict=False)
     legend = ", ".join(f"{side} bars: {run.name}" for side, run in sides)
-    warm_up = " Pale bars: warm-up, not in the figures." if any(run.warm_up for run in runs) else ""
+    note = " Pale bars: warm-up, not in the figures." if any(run.warm_up for run in runs) else ""
     chart = charts.draw_batch_columns(runs, _CSS_CLASSES)
-    return page.figure("Seconds per batch", chart, f"{legend}.{warm_up}")
+    return page.figure("Seconds per batch", chart, f"{legend}.{note}")

@@ -123,10 +123,10 @@ def _list_act_settings(demo: DemoOptions) -> list[_ActSettings]:
 def _run_acts(
     demo: DemoOptions, folder: Path, progress: DemoProgress
 ) -> tuple[list[Act], list[Check]]:
-    settings = _list_act_settings(demo)
+    all_settings = _list_act_settings(demo)
     with (
         _start_broker(demo, progress) as address,
-        _create_topics(address, len(_OPTIONS_BY_MODE) * len(settings)) as topics,
+        _create_topics(address, len(_OPTIONS_BY_MODE) * len(all_settings)) as topics,
     ):
         acts: list[Act] = []
         checks: list[Check] = []
@@ -137,7 +137,7 @@ def _run_acts(
                 progress.advance()
                 writer = flights.FlightWriter(address)
                 # Run the act without a simulated call first, to warm up the JVMs for the other act.
-                for number, act_settings in reversed([*enumerate(settings, start=1)]):
+                for number, act_settings in reversed([*enumerate(all_settings, start=1)]):
                     min_records, work_us = act_settings.rows // demo.batches, act_settings.work_us
                     modes = []
                     for name, source_options in _OPTIONS_BY_MODE.items():

@@ -56,9 +56,9 @@ def take_turns(
     """Process each batch with each processor, and add its flights to `expected_table` once."""
     remaining_flights = iter(flights)
     for batch_number, size in enumerate(sizes):
-        records = list(islice(remaining_flights, size))
-        for flight in records:
+        batch_flights = list(islice(remaining_flights, size))
+        for flight in batch_flights:
             expected_table.add(flight)
         for processor in alternate_order(processors, batch_number):
-            processor.process_batch(batch_number, records)
+            processor.process_batch(batch_number, batch_flights)
             on_batch_end()

@@ -70,27 +70,27 @@ def _check_batches(checkpoint: Checkpoint) -> Check:
     return Check(name, True, f"{completed_text}; {planned_text}")
 
 
-def _describe_missing_offsets(checkpoint: Checkpoint, last_batch: int) -> str | None:
+def _describe_missing_offsets(checkpoint: Checkpoint, last_id: int) -> str | None:
     """Return a message if the batch before the last one has a commit but no offsets, else None.
 
     Spark reads the offsets of both batches when it starts (SPARK-38033). With asynchronous progress
     tracking, it may have logged neither the offsets nor the commit of the earlier batch.
     """
-    previous_batch = last_batch - 1
-    is_logged = any(batch.batch_id == previous_batch for batch in checkpoint.batches)
-    if is_logged or previous_batch not in checkpoint.commits:
+    previous_id = last_id - 1
+    is_logged = any(batch.batch_id == previous_id for batch in checkpoint.batches)
+    if is_logged or previous_id not in checkpoint.commits:
         return None
     advice = "restore the file from a backup"
-    if last_batch in checkpoint.commits:
+    if last_id in checkpoint.commits:
         # Spark needs the file only for the start offsets of a batch that it reruns.
         advice += (
-            f", or copy offsets/{last_batch} to offsets/{previous_batch} (batch {last_batch} is "
+            f", or copy offsets/{last_id} to offsets/{previous_id} (batch {last_id} is "
             "completed; `assignor audit` then reports ranges-mismatch for it)"
         )
     else:
         advice += f"; without a backup, {_NEW_CHECKPOINT}"
-    why = f'Spark would stop with "batch {previous_batch} doesn\'t exist"'
-    return f"offsets/{previous_batch} is missing; {why}: {advice}"
+    why = f'Spark would stop with "batch {previous_id} doesn\'t exist"'
+    return f"offsets/{previous_id} is missing; {why}: {advice}"
 
 
 def _find_recreated_topics(checkpoint: Checkpoint) -> dict[tuple[str, str], str]:
@@ -180,8 +180,8 @@ def _check_topics(
     log_begins, log_ends = brokers.fetch_log_ranges(
         {tp for tp in partitions if tp.number in numbers_by_topic.get(tp.topic, ())}
     )
-    times_s = _find_recreation_times(checkpoint, brokers, all_ends, log_begins, log_ends)
-    logs = _TopicLogs(numbers_by_topic, log_begins, log_ends, times_s)
+    recreation_times_s = _find_recreation_times(checkpoint, brokers, all_ends, log_begins, log_ends)
+    logs = _TopicLogs(numbers_by_topic, log_begins, log_ends, recreation_times_s)
     for source, source_ends in ends_by_source.items():
         for topic in sorted(t for t in source_ends if (source, t) not in excluded_topics):
             is_sound = False
@@ -197,8 +197,8 @@ def _check_topics(
                 ends = flatten_offsets({topic: source_ends[topic]})
                 lines = _find_faults(topic, starts, ends, logs)
                 is_sound = not lines
-            count = len(numbers_by_topic.get(topic, ()))
-            lines = lines or [f"the checkpoint's offsets exist; partitions: {count}"]
+            partition_count = len(numbers_by_topic.get(topic, ()))
+            lines = lines or [f"the checkpoint's offsets exist; partitions: {partition_count}"]
             yield from (Check(_format_topic(source, topic), is_sound, line) for line in lines)
 
 
@@ -273,11 +273,11 @@ def _find_recreation_times(
         for tp, offset in flatten_offsets(offsets).items():
             if log_begins.get(tp, offset) < offset:
                 read_offsets[tp] = max(offset, read_offsets.get(tp, 0))
-    starts = {tp: log_begins[tp] for tp in read_offsets if log_begins[tp] < log_ends.get(tp, 0)}
+    begins = {tp: log_begins[tp] for tp in read_offsets if log_begins[tp] < log_ends.get(tp, 0)}
     min_time_s = planned_batch.timestamp_ms / 1000 + _MAX_CLOCK_SKEW_S
     failures: Failures = {}
-    first_records = find_first_unread(brokers, starts, _READ_TIMEOUT_S, failures)
-    brokers.note_failures("time of the first record", failures, len(starts))
+    first_records = find_first_unread(brokers, begins, _READ_TIMEOUT_S, failures)
+    brokers.note_failures("time of the first record", failures, len(begins))
     max_time_s = time.time() + _MAX_CLOCK_SKEW_S
     return {
         tp: record.time_s

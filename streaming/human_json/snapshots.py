@@ -179,8 +179,8 @@ def plan_to_json(planned_batch: PlannedBatch) -> dict[str, Any]:
         json_tasks[task]["standbys"] = list(standbys)
     tails = zip(json_tasks[tasks.heads :], tasks.tail_seconds, tasks.tail_executors, strict=True)
     for json_task, seconds, executors in tails:
-        preferred = [executor_ids[executor] for executor in executors]
-        json_task["tail"] = {"seconds": seconds, "executors": preferred}
+        preferred_ids = [executor_ids[executor] for executor in executors]
+        json_task["tail"] = {"seconds": seconds, "executors": preferred_ids}
     return {
         "assignor": planned_batch.assignor,
         "tasks": json_tasks,

@@ -106,7 +106,7 @@ class Brokers:
         """Return each topic's partition numbers; omit missing topics, and note failed requests."""
         names = sorted(set(topics))
         all_topics = self._all_topics if len(names) > _MAX_SINGLE_TOPIC_REQUESTS else {}
-        partitions = {}
+        numbers_by_topic = {}
         for name in names:
             topic = all_topics.get(name) or self._fetch_topics(name).get(name)
             error = topic.error if topic is not None else None
@@ -115,8 +115,8 @@ class Brokers:
             elif error is not None:
                 self.notes.append(f"topic {name!r}: {self.describe_error(error, DESCRIBE, name)}")
             else:
-                partitions[name] = frozenset(topic.partitions)
-        return partitions
+                numbers_by_topic[name] = frozenset(topic.partitions)
+        return numbers_by_topic
 
     def list_all_partitions(self) -> dict[str, frozenset[int]]:
         """Return the partition numbers of all topics that the user may describe."""
@@ -135,7 +135,7 @@ class Brokers:
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(topics)]
         if not resources:
             return {}
-        retention = {}
+        retention_by_topic = {}
         failures: Failures = {}
         futures = self.admin.describe_configs(resources, request_timeout=self.limit_s)
         for resource, future in futures.items():
@@ -145,9 +145,9 @@ class Brokers:
                 self.add_failure(failures, error.args[0], "DescribeConfigs", resource.name)
             else:
                 values = {name: entry.value for name, entry in configs.items()}
-                retention[resource.name] = _parse_retention(values)
+                retention_by_topic[resource.name] = _parse_retention(values)
         self.note_failures("retention", failures, len(resources))
-        return retention
+        return retention_by_topic
 
     def await_answer(self, future: Any) -> Any:
         """Return the answer to an admin client's request; raise KafkaException if it fails."""
@@ -192,8 +192,8 @@ class Brokers:
                 f"cannot create a Kafka client for {self._address!r}: {reason}"
             ) from error
         future = admin.describe_cluster(request_timeout=self.limit_s)
-        deadline = time.monotonic() + self.limit_s + _GRACE_S
-        while time.monotonic() < deadline and not any(e.code() in _FINAL_ERRORS for e in errors):
+        deadline_s = time.monotonic() + self.limit_s + _GRACE_S
+        while time.monotonic() < deadline_s and not any(e.code() in _FINAL_ERRORS for e in errors):
             admin.poll(0)  # calls error_cb
             if concurrent.futures.wait([future], _POLL_S).done:
                 break
@@ -203,7 +203,7 @@ class Brokers:
             causes = [e for e in errors if e.code() != KafkaError._ALL_BROKERS_DOWN]
             if causes:
                 reason = self.describe_error(causes[-1])
-            elif time.monotonic() > deadline - _GRACE_S:
+            elif time.monotonic() > deadline_s - _GRACE_S:
                 reason = f"no answer within {self.limit_s:g} s"
             else:
                 reason = "the connection was closed"

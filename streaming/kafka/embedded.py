@@ -121,10 +121,10 @@ class EmbeddedBroker:
         self._prepare_folder()
         # A port that the user chose or that clients have used cannot be replaced, only tried again.
         is_fixed = self._requested_port is not None or self._ports is not None
-        attempts = 2 if is_fixed else _START_ATTEMPTS
+        remaining_attempts = 2 if is_fixed else _START_ATTEMPTS
         try:
-            while not self._start_once(jars, is_last=attempts == 1):
-                attempts -= 1
+            while not self._start_once(jars, is_last=remaining_attempts == 1):
+                remaining_attempts -= 1
         except BaseException:
             self._end_process()
             if self._ports is None:
@@ -187,11 +187,11 @@ class EmbeddedBroker:
         ports = self._ports or setup.find_free_ports(self._requested_port)
         meta_file = self.folder / "log" / "meta.properties"
         cluster_id = setup.make_cluster_id() if not meta_file.exists() else None
-        settings = self.folder / "broker.properties"
+        settings_file = self.folder / "broker.properties"
         text = setup.format_settings(ports, self.folder, self._properties)
-        settings.write_text(text, encoding="utf-8")
-        temporary_folder = self.folder if self._data is None else None
-        command = setup.build_command(jars, settings, cluster_id, temporary_folder, heap=_HEAP)
+        settings_file.write_text(text, encoding="utf-8")
+        temp_folder = self.folder if self._data is None else None
+        command = setup.build_command(jars, settings_file, cluster_id, temp_folder, heap=_HEAP)
         env = {**os.environ, "LC_ALL": "C.UTF-8"}  # for non-ASCII folder names
         with self.log_file.open("ab") as log:
             self._log_start = log.tell()
@@ -211,12 +211,12 @@ class EmbeddedBroker:
 
     def _await_ready(self, port: int, cluster_id: str) -> None:
         state = "no connection was accepted"
-        deadline = time.monotonic() + _READY_LIMIT_S
-        while not setup.accepts_connections(port) and time.monotonic() < deadline:
+        deadline_s = time.monotonic() + _READY_LIMIT_S
+        while not setup.accepts_connections(port) and time.monotonic() < deadline_s:
             self.check_alive()
             time.sleep(0.05)
         admin = AdminClient({"bootstrap.servers": f"{setup.HOST}:{port}", "log_level": 0})
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline_s:
             self.check_alive()
             try:
                 metadata = admin.list_topics(timeout=1.0)

@@ -133,13 +133,13 @@ def _request_group_offsets(
 
 def _retry(limit_s: float, errors: tuple[str, ...], send: Callable[[float], _Answer]) -> _Answer:
     """Send a request, repeating it on `errors` for `limit_s`; `send` gets each attempt's limit."""
-    deadline = time.monotonic() + limit_s
+    deadline_s = time.monotonic() + limit_s
     attempt_limit_s = _FIRST_ATTEMPT_LIMIT_S
     while True:
         try:
-            return send(max(_RETRY_S, min(attempt_limit_s, deadline - time.monotonic())))
+            return send(max(_RETRY_S, min(attempt_limit_s, deadline_s - time.monotonic())))
         except KafkaException as error:
-            if error.args[0].name() not in errors or time.monotonic() >= deadline:
+            if error.args[0].name() not in errors or time.monotonic() >= deadline_s:
                 raise
         time.sleep(_RETRY_S)
         attempt_limit_s *= 2

@@ -28,17 +28,17 @@ def parse_properties(text: str) -> dict[str, str]:
 def _join_lines(text: str) -> list[str]:
     """Join continuation lines; omit blank lines and comments."""
     lines: list[str] = []
-    joined, is_continued = "", False
+    joined_line, is_continued = "", False
     for raw_line in re.split(r"\r\n|\n|\r", text):
         line = raw_line.lstrip(_BLANK)
         if not is_continued and (not line or line[0] in "#!"):
             continue
         is_continued = (len(line) - len(line.rstrip("\\"))) % 2 == 1
-        joined += line[:-1] if is_continued else line
+        joined_line += line[:-1] if is_continued else line
         if not is_continued:
-            lines += [joined] if joined else []
-            joined = ""
-    return [*lines, joined] if is_continued else lines  # at the end, even a lone \ is a line
+            lines += [joined_line] if joined_line else []
+            joined_line = ""
+    return [*lines, joined_line] if is_continued else lines  # at the end, even a lone \ is a line
 
 
 def _unescape(text: str) -> str:

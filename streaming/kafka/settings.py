@@ -36,7 +36,6 @@ _OAUTH_HANDLERS = (
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
     "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
 )
-_CONVERT_TO_PEM = "convert it with keytool -exportcert -rfc, and set {kind}.type=PEM"
 _ALTERNATIVES = "use SASL/SCRAM, SASL/PLAIN, OAUTHBEARER (OIDC) or TLS certificates"
 #: `${provider:path:key}`, or without a path.
 _REFERENCE = re.compile(r"\$\{[^}:]+:[^}]*\}")
@@ -134,8 +133,8 @@ def _map_truststore(settings: Mapping[str, str], location_key: str, pem_key: str
         return {}
     if settings.get("ssl.truststore.type", "JKS").upper() != "PEM":
         raise SettingsError(
-            "setting 'ssl.truststore.type' is not PEM, the only type that librdkafka reads (default: JKS)"
-            f": {_CONVERT_TO_PEM.format(kind='ssl.truststore')}"
+            "setting 'ssl.truststore.type' must be PEM for librdkafka (the default is JKS): convert "
+            "the file with keytool -exportcert -rfc, and set ssl.truststore.type=PEM"
         )
     return {location_key: settings["ssl.truststore.location"]}
 
@@ -158,8 +157,8 @@ def _map_keystore(settings: Mapping[str, str]) -> dict[str, str]:
         return {"ssl.key.location": location, "ssl.certificate.location": location, **password}
     if store_type != "PKCS12":
         raise SettingsError(
-            "setting 'ssl.keystore.type' is neither PEM nor PKCS12 (the default is JKS): use "
-            "keytool -importkeystore -deststoretype PKCS12, and set ssl.keystore.type=PKCS12"
+            "setting 'ssl.keystore.type' must be PEM or PKCS12 for librdkafka (the default is JKS): "
+            "use keytool -importkeystore -deststoretype PKCS12, and set ssl.keystore.type=PKCS12"
         )
     return {
         "ssl.keystore.location": location,

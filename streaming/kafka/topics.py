@@ -59,16 +59,16 @@ def create_topic(
                 admin.create_topics([topic], operation_timeout=30.0)[name].result(_LIMIT_S)
         except (KafkaException, concurrent.futures.TimeoutError) as error:
             reason = error.args[0].str() if error.args else f"no answer within {_LIMIT_S:g} s"
-            incomplete = f"has only {created_count:,} of {partitions:,} partitions"
-            problem = incomplete if created_count else "could not be created"
+            shortfall = f"has only {created_count:,} of {partitions:,} partitions"
+            problem = shortfall if created_count else "could not be created"
             raise TopicError(f"topic {name!r} {problem}: {reason}") from error
         _await_leaders(admin, name, target_count, limit_s)
 
 
 def _await_leaders(admin: AdminClient, topic: str, partitions: int, limit_s: float) -> None:
-    deadline = time.monotonic() + limit_s
+    deadline_s = time.monotonic() + limit_s
     leader_count = 0
-    while (requested_at := time.monotonic()) < deadline:
+    while (requested_at := time.monotonic()) < deadline_s:
         with contextlib.suppress(KafkaException):  # the broker is too busy to answer in time
             metadata = admin.list_topics(topic, timeout=_METADATA_LIMIT_S).topics[topic]
             leader_count = sum(partition.leader >= 0 for partition in metadata.partitions.values())
