@@ -16,7 +16,7 @@ from streaming.cli import assignors
 from streaming.cli.arguments import AsJson
 from streaming.cli.lines import answer_lines, note_on_line, write_json
 from streaming.cli.output import print_lines
-from streaming.human_json.json_input import parse
+from streaming.human_json.json_input import parse_json
 from streaming.human_json.snapshots import parse_plan_log_line, parse_snapshot, plan_to_json
 from streaming.observe.words import describe_tail_reader
 
@@ -103,7 +103,7 @@ def plan(
 
 
 def _parse_request(text: bytes) -> PlanRequest:
-    value = parse(text, "the request")
+    value = parse_json(text, "the request")
     if not isinstance(value, dict) or "snapshot" not in value:
         return PlanRequest(*parse_snapshot(value))
     line = parse_plan_log_line(value)

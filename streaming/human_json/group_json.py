@@ -31,7 +31,7 @@ from assignor_bridge.assignors.registry import lookup, split_names
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import MAX_OFFSET, MAX_PARTITION, MAX_TOPIC_LENGTH
 from assignor_bridge.options import PREFIX
-from streaming.human_json.json_input import JsonObject, parse, validate_model
+from streaming.human_json.json_input import JsonObject, parse_json, validate_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -232,7 +232,7 @@ class Answer:
 
 def parse_request(text: bytes | str) -> Request:
     """Parse one line of input; raise InputError if it does not follow the contract."""
-    return validate_model(Request, parse(text, "the group"), "the group")
+    return validate_model(Request, parse_json(text, "the group"), "the group")
 
 
 def _make_members(inputs: Mapping[str, _Member]) -> tuple[Member, ...]:

@@ -23,7 +23,7 @@ class InputError(OptionError):
     """Input that does not follow the JSON contract."""
 
 
-def parse(text: bytes | str, label: str) -> Any:
+def parse_json(text: bytes | str, label: str) -> Any:
     """Parse JSON; reject repeated keys, unpaired surrogates, and the constants NaN and Infinity.
 
     Raises InputError if it is invalid; `label` names the input in the message.

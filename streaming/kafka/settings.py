@@ -133,7 +133,7 @@ def _map_truststore(settings: Mapping[str, str], location_key: str, pem_key: str
         return {}
     if settings.get("ssl.truststore.type", "JKS").upper() != "PEM":
         raise SettingsError(
-            "setting 'ssl.truststore.type' must be PEM for librdkafka (the default is JKS): convert "
+            "setting 'ssl.truststore.type' must be PEM for librdkafka (default: JKS): convert "
             "the file with keytool -exportcert -rfc, and set ssl.truststore.type=PEM"
         )
     return {location_key: settings["ssl.truststore.location"]}
@@ -157,7 +157,7 @@ def _map_keystore(settings: Mapping[str, str]) -> dict[str, str]:
         return {"ssl.key.location": location, "ssl.certificate.location": location, **password}
     if store_type != "PKCS12":
         raise SettingsError(
-            "setting 'ssl.keystore.type' must be PEM or PKCS12 for librdkafka (the default is JKS): "
+            "setting 'ssl.keystore.type' must be PEM or PKCS12 for librdkafka (default: JKS): "
             "use keytool -importkeystore -deststoretype PKCS12, and set ssl.keystore.type=PKCS12"
         )
     return {

@@ -22,7 +22,7 @@ from checkpoints.user_data import decode_claim, decode_priority, encode_claim
 from streaming.cli.output import print_lines, print_table
 from streaming.human_json.group_json import answer_steps
 from streaming.human_json.group_json import parse_request as read_group
-from streaming.human_json.json_input import parse
+from streaming.human_json.json_input import parse_json
 from streaming.human_json.snapshots import parse_snapshot, plan_to_json
 from streaming.lag.lag_records import Row
 from streaming.lag.lag_table import format_table
@@ -166,7 +166,7 @@ def _snapshots(folder: Path) -> list[bytes]:
 
 
 def _read_snapshot(data: bytes) -> None:
-    value = parse(data, "the request")
+    value = parse_json(data, "the request")
     options = value.get("options") if isinstance(value, dict) else None
     if isinstance(options, dict) and ":" in str(options.get("assignor")):
         return  # code of the user's
