@@ -189,7 +189,7 @@ def _describe_limits(result: Audit) -> Iterator[str]:
     if result.scope == "rows":
         return
     if result.scope == "sampled rows":
-        yield "  limit: only the sampled rows are proved"
+        yield "  limit: of the rows, only the sampled ones are proved"
         return
     rerun_count = sum(query.batches_recounted for query in result.queries)
     batches = pluralize(rerun_count, "batch", "batches")

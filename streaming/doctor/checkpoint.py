@@ -187,8 +187,8 @@ def _check_topics(
             is_sound = False
             if topic in brokers.missing_topics:
                 lines = [
-                    "it is not on the brokers: create it, or remove it from the subscription; "
-                    "with failOnDataLoss=true the query stops"
+                    "it is not on the brokers: check --bootstrap-server, or remove it from the "
+                    "subscription and start once with failOnDataLoss=false"
                 ]
             elif topic not in numbers_by_topic:
                 lines = ["the brokers do not report its partitions: see the note on stderr"]
@@ -260,7 +260,7 @@ def _find_recreation_times(
     log_begins: dict[Partition, int],
     log_ends: dict[Partition, int],
 ) -> dict[Partition, float]:
-    """Return the times of first records that are newer than the last batch, but below its end.
+    """Return times of first records that are newer than the last batch but below its end offsets.
 
     Such a record shows that the topic was re-created, even if it has grown past the old offsets.
     Times in the future are ignored, because they come from a wrong producer clock.

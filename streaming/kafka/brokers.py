@@ -159,7 +159,7 @@ class Brokers:
     def describe_error(self, error: KafkaError, operation: str = "", name: str = "") -> str:
         """Describe an error in one line without secrets.
 
-        With an `operation`, the text for a missing permission names both and the resource.
+        With an `operation`, the text for a missing permission names it and the resource.
         """
         resource_type = _RESOURCE_TYPE_BY_ERROR.get(error.name())
         if resource_type is None or not operation:

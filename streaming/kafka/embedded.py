@@ -40,7 +40,7 @@ class EmbeddedBroker:
     Parameters
     ----------
     data
-        Folder for data, settings, and log, kept; if None, a temporary one that `close` deletes.
+        Folder, which is kept, for data, settings, and log; if None, a temporary one until `close`.
     port
         Port of the broker; if None, a free port, which is used until `close`.
     properties

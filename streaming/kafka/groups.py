@@ -62,7 +62,7 @@ class GroupMember:
 def fetch_members(brokers: Brokers, group: str) -> tuple[GroupMember, ...] | None:
     """Return a group's live consumers; None if the group does not exist.
 
-    Raises GroupError if the user may not describe it, or its coordinator does not answer.
+    Raises GroupError if the user may not describe it or its topics, or no coordinator answers.
     """
     description = describe_group(brokers, group)
     if description is None:

@@ -57,11 +57,11 @@ class ClientSettings:
     def __repr__(self) -> str:
         return f"ClientSettings({', '.join(sorted(self._values))})"
 
-    def to_client_config(self, **more: Any) -> dict[str, Any]:
-        """Return the settings with their secrets, for a new client; `_` in `more` means `.`."""
+    def to_client_config(self, **overrides: Any) -> dict[str, Any]:
+        """Return the settings, with secrets, for a new client; `_` in `overrides` means `.`."""
         # Log nothing; librdkafka would log to stderr. Errors that matter are raised.
-        more_settings = {name.replace("_", "."): value for name, value in more.items()}
-        return {"log_level": 0, **self._values, **more_settings}
+        override_settings = {name.replace("_", "."): value for name, value in overrides.items()}
+        return {"log_level": 0, **self._values, **override_settings}
 
 
 def translate_settings(java_settings: Mapping[str, str]) -> ClientSettings:
@@ -113,7 +113,7 @@ def _map_tls(settings: Mapping[str, str]) -> dict[str, str]:
     if settings.get("ssl.cipher.suites"):
         raise SettingsError(
             "setting 'ssl.cipher.suites' has Java cipher names, which OpenSSL does not support: "
-            "omit the setting to use the broker's ciphers"
+            "omit the setting to use OpenSSL's defaults"
         )
     values = _map_truststore(settings, "ssl.ca.location", "ssl.ca.pem") | _map_keystore(settings)
     algorithm = settings.get("ssl.endpoint.identification.algorithm", "https").lower()
