@@ -33,7 +33,7 @@ Once = Annotated[bool, typer.Option("--once", help="Print one frame of --live an
 def watch_live(
     urls: Sequence[str], query: str | None, interval_s: float | None, *, once: bool
 ) -> None:
-    """Draw frames until a quit key or signal; only one for `once` or if stdout is not a terminal."""
+    """Draw frames until a quit key or signal; only one with `once` or if stdout is no terminal."""
     watch = Watch(urls, query)
     figures = watch.read_figures()
     console = Console(highlight=False)
