@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from streaming.observe.figures import BatchFigures
     from streaming.observe.query_progress import BatchProgress
 
-_TIMEOUT_S = 600.0
+_BATCH_LIMIT_S = 600.0
 #: How often a query checks for new records.
 _TRIGGER = "200 milliseconds"
 _PROGRESS_POLL_S = 0.05
@@ -59,14 +59,14 @@ class Mode:
         """Write a batch to the topic and wait for its commit; raise an error if that fails."""
         self._write_times.append(self.writer.write(self.topic, flights))
         query = self._query = self._query or self._start()
-        deadline_s = time.monotonic() + _TIMEOUT_S
+        deadline_s = time.monotonic() + _BATCH_LIMIT_S
         while not _has_committed(query, number):
             if not query.isActive:
                 query.awaitTermination(1)  # raises the error that stopped the query
                 raise DemoError(f"query {self.name!r} stopped without an error")
             if time.monotonic() > deadline_s:
                 raise DemoError(
-                    f"query {self.name!r} did not commit batch {number} within {_TIMEOUT_S:g} s"
+                    f"query {self.name!r} did not commit batch {number} within {_BATCH_LIMIT_S:g} s"
                 )
             time.sleep(_PROGRESS_POLL_S)
 

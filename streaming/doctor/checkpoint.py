@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 #: Tolerated difference between the producers' clocks and the driver's clock.
 _MAX_CLOCK_SKEW_S = 60.0
-_READ_TIMEOUT_S = 3.0
+_READ_LIMIT_S = 3.0
 _NEW_CHECKPOINT = "give the query a new checkpoint, and set its startingOffsets"
 _RECREATED = "it was deleted and re-created"
-_EFFECT = "partitions may change executors, but no data is affected"
+_DELETION_EFFECT = "partitions may change executors, but no data is affected"
 
 
 def examine_checkpoint(
@@ -129,7 +129,7 @@ def _check_states(checkpoint: Checkpoint, recreated_topics: set[str]) -> Iterato
         path, _, why = warning.partition(": ")
         is_new = "newer than" in why
         advice = "install the assignor-bridge that wrote it, or " if is_new else ""
-        yield Check(f"state {path}", False, f"{why}: {advice}delete the file; {_EFFECT}")
+        yield Check(f"state {path}", False, f"{why}: {advice}delete the file; {_DELETION_EFFECT}")
     for source, state in checkpoint.states.items():
         ends = checkpoint.ends_of(source, checkpoint.last_planned)
         columns = (state.topic.tolist(), state.partition.tolist(), state.position.tolist())
@@ -150,7 +150,7 @@ def _check_states(checkpoint: Checkpoint, recreated_topics: set[str]) -> Iterato
         yield Check(
             f"state of sources/{source}",
             not fault,
-            f"{fault}: delete sources/{source}/assignments; {_EFFECT}"
+            f"{fault}: delete sources/{source}/assignments; {_DELETION_EFFECT}"
             if fault
             else f"generation {state.generation}, {pluralize(len(state.readers), 'executor')}",
         )
@@ -276,7 +276,7 @@ def _find_recreation_times(
     begins = {tp: log_begins[tp] for tp in read_offsets if log_begins[tp] < log_ends.get(tp, 0)}
     min_time_s = planned_batch.timestamp_ms / 1000 + _MAX_CLOCK_SKEW_S
     failures: Failures = {}
-    first_records = find_first_unread(brokers, begins, _READ_TIMEOUT_S, failures)
+    first_records = find_first_unread(brokers, begins, _READ_LIMIT_S, failures)
     brokers.note_failures("time of the first record", failures, len(begins))
     max_time_s = time.time() + _MAX_CLOCK_SKEW_S
     return {
