@@ -114,7 +114,9 @@ def simulate(
         seed=seed,
     )
     names = parse_names(assignors)
-    options, results, find = parse_tail(tail), [], make_finder(names, "--assignors")
+    options = parse_tail(tail)
+    find = make_finder(names, "--assignors")
+    results: list[MappingResult] = []
     for name in names:
         typer.echo(f"simulating {make_printable(name)} …", err=True)
         results += compare(

@@ -19,7 +19,6 @@ from streaming.report.screen import LiveFigures, Watch, draw_frame
 _QUIT_KEYS = b"qQ\x04"
 #: Polling interval for signals, because Python resumes a wait after a signal.
 _SIGNAL_POLL_S = 0.2
-#: Height of a frame if stdout is not a terminal.
 _DEFAULT_HEIGHT_LINES = 40
 _DEFAULT_INTERVAL_S = 2.0
 _INTERVAL_HELP = f"Seconds between two frames of --live; default: {_DEFAULT_INTERVAL_S:g}."
