@@ -37,7 +37,7 @@ __all__ = [
     "start_job",
 ]
 
-_MODULE_AND_NAME = {
+_MODULE_AND_ATTRIBUTE = {
     "AssignorError": ("assignor_bridge.errors", "AssignorError"),
     "ConfigError": ("streaming.pipeline.job_errors", "ConfigError"),
     "JobError": ("streaming.pipeline.job_errors", "JobError"),
@@ -63,11 +63,11 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name on its first use, so that `import streaming` stays fast."""
-    if name in _MODULE_AND_NAME:
+    """Import a public name when it is used, so that `import streaming` stays fast."""
+    if name in _MODULE_AND_ATTRIBUTE:
         from streaming.extras import explain_missing_extra
 
-        module, attribute = _MODULE_AND_NAME[name]
+        module, attribute = _MODULE_AND_ATTRIBUTE[name]
         with explain_missing_extra():
             return getattr(import_module(module), attribute)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

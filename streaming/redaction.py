@@ -17,19 +17,19 @@ from urllib.parse import quote, quote_plus
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_SETTING_NAMES = (
+_SENSITIVE_NAMES = (
     r"secret|passw|pwd|passphrase|credential|jaas|username|user\.info|authorization"
     r"|token(?!\.endpoint)|oauthbearer\.(?:client|config|extensions)"
     r"|(?:access|account|private|api|shared|encryption|signing)[._-]?key|key\.pem|keystore\.key"
     r"|connection[._-]?string|(?:^|[._-])sas(?:$|[._-])"
 )
 #: Names of settings with secret values. Java uses this pattern and the next two, too.
-SECRET_KEYS = f"(?i){_SETTING_NAMES}"
+SECRET_KEYS = f"(?i){_SENSITIVE_NAMES}"
 #: An address with a password, in a setting of any name.
 PASSWORDS = r"://[^\s/@:'\"]*:[^\s'\"]+@"
 #: Secret settings in a text, as `name -> value`. A value may span lines and contain brackets.
 SECRET_OPTIONS = (
-    rf"(?is)(?:{_SETTING_NAMES})[\w.-]* -> .*?(?=, [\w.-]+ -> |\),(?:None|Some\()|\)\s*\n|$)"
+    rf"(?is)(?:{_SENSITIVE_NAMES})[\w.-]* -> .*?(?=, [\w.-]+ -> |\),(?:None|Some\()|\)\s*\n|$)"
 )
 _SECRET_KEY = re.compile(SECRET_KEYS)
 #: Minimum length of a hidden value; shorter values occur inside ordinary words.
@@ -81,7 +81,7 @@ _SECRET_PARTS = re.compile(
     re.IGNORECASE,
 )
 _ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[0-7]{1,2}|.)", re.DOTALL)
-_ESCAPED_CHARACTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_CHARACTER_BY_ESCAPE = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
 def unescape_jaas(quoted: str) -> str:
@@ -95,7 +95,7 @@ def unescape_jaas(quoted: str) -> str:
 
 def _unescape_character(match: re.Match[str]) -> str:
     code = match[1]
-    return chr(int(code, 8)) if code[0] in "01234567" else _ESCAPED_CHARACTERS.get(code, code)
+    return chr(int(code, 8)) if code[0] in "01234567" else _CHARACTER_BY_ESCAPE.get(code, code)
 
 
 def is_secret_key(key: str) -> bool:
@@ -125,8 +125,8 @@ class Redactor:
 
     def learn_variable(self, name: str, value: str) -> None:
         """Register a variable's value, unless it is ordinary and its name does not look secret."""
-        is_plain = _ORDINARY_VALUE.fullmatch(value) or not re.search(r"\w", value)
-        if is_secret_key(name) or not is_plain:
+        is_ordinary = _ORDINARY_VALUE.fullmatch(value) or not re.search(r"\w", value)
+        if is_secret_key(name) or not is_ordinary:
             self._add_secret(value, "${" + name + "}")
 
     def learn_secrets(self, value: Any, key: str = "") -> None:
@@ -151,8 +151,8 @@ class Redactor:
     def __call__(self, text: str) -> str:
         """Return the text with its secrets hidden."""
         if self._pattern is None:
-            longest_first = sorted(self._placeholder_by_secret, key=len, reverse=True)
-            self._pattern = re.compile("|".join(map(_build_pattern, longest_first)) or "(?!)")
+            sorted_secrets = sorted(self._placeholder_by_secret, key=len, reverse=True)
+            self._pattern = re.compile("|".join(map(_build_pattern, sorted_secrets)) or "(?!)")
         text = self._pattern.sub(lambda match: self._placeholder_by_secret[match[0]], text)
         text = _USER_INFO.sub(_hide_user, text)
         text = _WEB_USER.sub(_hide_user, text)

@@ -12,12 +12,9 @@ if TYPE_CHECKING:
 
     from pydantic import ValidationError
 
-#: Maximum length of a key in a message.
 _MAX_KEY_CHARS = 80
-#: Maximum length of a value quoted in an error message.
 _MAX_VALUE_CHARS = 40
-#: Description of the expected value, by pydantic's error type.
-_EXPECTATIONS = {
+_EXPECTATION_BY_ERROR_TYPE = {
     kind: words
     for words, kinds in (
         ("a whole number", "int_type int_parsing int_from_float"),
@@ -48,7 +45,7 @@ def describe_expectation(problem: Mapping[str, Any]) -> str:
     context = problem.get("ctx", {})
     if problem["type"] == "value_error":
         return str(context["error"])
-    if (expectation := _EXPECTATIONS.get(problem["type"])) is None:
+    if (expectation := _EXPECTATION_BY_ERROR_TYPE.get(problem["type"])) is None:
         return str(problem["msg"])
     bounds = {k: f"{v:.15g}" if isinstance(v, float) else v for k, v in context.items()}
     verb = "are" if expectation.endswith("characters") else "is"
@@ -56,7 +53,7 @@ def describe_expectation(problem: Mapping[str, Any]) -> str:
 
 
 def describe_problems(error: ValidationError, data: Any, *, show_values: bool = False) -> str:
-    """Return the first problems of `data` and the number of the others, each with its location.
+    """Return the first problems of `data`, each with its location, and the number of the others.
 
     Values are omitted by default, because a job's config may hold secrets.
     """
@@ -86,7 +83,7 @@ def _format_location(data: Any, location: Iterable[str | int]) -> str:
 
 
 def shorten(value: Any) -> str:
-    """Return a value as JSON, truncated if it is long; describe a value that JSON cannot hold."""
+    """Return a value as JSON, truncated if it is long; describe a huge number or deep nesting."""
     if isinstance(value, int) and abs(value) > 10**40:  # Python converts at most 4,300 digits
         return f"a number of about {int(value.bit_length() * 0.30103) + 1} digits"
     try:

@@ -59,12 +59,12 @@ def plan_batch(
     `state_text` is the state after the last batch; None, or text that cannot be read, is no state.
     Raises `OptionError` for invalid options or data, and `PlanError` for an invalid assignment.
 
-    >>> from streaming.human_json.snapshots import read_snapshot, write_plan
+    >>> from streaming.human_json.snapshots import parse_snapshot, plan_to_json
     >>> executors = [{"id": "1", "host": "host-a"}, {"id": "2", "host": "host-b"}]
     >>> lags = {0: 700, 1: 100}
     >>> ranges = [{"topic": "t", "partition": p, "start": 0, "end": n} for p, n in lags.items()]
-    >>> batch, state = read_snapshot({"executors": executors, "ranges": ranges})
-    >>> for task in write_plan(plan_batch(batch, state))["tasks"]:
+    >>> batch, state = parse_snapshot({"executors": executors, "ranges": ranges})
+    >>> for task in plan_to_json(plan_batch(batch, state))["tasks"]:
     ...     print(task["executor"], *(list(r.values())[1:] for r in task["ranges"]))
     1 [0, 300, 700]
     2 [0, 0, 300] [1, 0, 100]

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 def share_slots(batch: MicroBatch, state: StickyState) -> MicroBatch:
     """Return the batch with the slots that its query may use; drop executors that give none.
 
-    >>> from streaming.human_json.snapshots import read_snapshot
+    >>> from streaming.human_json.snapshots import parse_snapshot
     >>> from checkpoints.sticky_state import StickyState
     >>> executors = [{"id": str(i), "host": "h", "slots": 4} for i in range(3)]
     >>> snapshot = {"executors": executors, "ranges": [], "options": {"assignor.slots": "50%"}}
-    >>> [e.slots for e in share_slots(read_snapshot(snapshot)[0], StickyState.empty()).executors]
+    >>> [e.slots for e in share_slots(parse_snapshot(snapshot)[0], StickyState.empty()).executors]
     [2, 2, 2]
     """
     requested_slots, slots = batch.settings.slots, batch.executor_slots

@@ -14,7 +14,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one line per r
 Query = Annotated[
     str | None, typer.Option(metavar="NAME", help="Name or ID of the query, if there are several.")
 ]
-
 PlanLog = Annotated[
     Path | None,
     typer.Option(dir_okay=False, metavar="FILE", help="The query's plan log (assignor.planLog)."),

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from assignor_bridge.errors import pluralize
 from streaming.cli import assignors
 from streaming.cli.arguments import AsJson
 from streaming.cli.lines import answer_lines, note_on_line
@@ -37,22 +38,22 @@ def assign(
     """
     find = assignors.make_finder(names or (), "--assignors")
 
-    def show(number: int, request: Request) -> None:
+    def show(line_number: int, request: Request) -> None:
         answers = answer_steps(request, find) if chain else [answer(request, find)]
         if as_json:
             json_answers = [result.to_json() for result in answers]
-            steps = {"assignor": request.assignor, "steps": json_answers}
-            typer.echo(json.dumps(steps if chain else json_answers[0]))
+            chain_answer = {"assignor": request.assignor, "steps": json_answers}
+            typer.echo(json.dumps(chain_answer if chain else json_answers[0]))
         else:
-            for step, result in enumerate(answers):
-                _print_answer(result, step)
+            for step_number, result in enumerate(answers):
+                _print_answer(result, step_number)
         if request.steps and not chain:
-            note_on_line(number, "the group's steps were not applied: add --chain")
+            note_on_line(line_number, "the group's steps were not applied: add --chain")
 
     answer_lines(groups, parse_request, show, as_json)
 
 
-def _print_answer(result: Answer, step: int) -> None:
+def _print_answer(result: Answer, step_number: int) -> None:
     lags, assignment = result.group.lag_list(), result.assignment
     columns = {
         "member": list(assignment),
@@ -66,10 +67,10 @@ def _print_answer(result: Answer, step: int) -> None:
         columns["standby"] = [_format_partitions(standbys.get(m, {})) for m in assignment]
     title = result.assignor.name
     if result.step is not None:
-        title += f", step {step}: {json.dumps(result.step)}"
+        title += f", step {step_number}: {json.dumps(result.step)}"
     rows = zip(*columns.values(), strict=True)
     print_table(list(columns), list(rows), title=title, text_columns=("partitions", "standby"))
-    lines = [f"{result.moved_partitions:,} partitions moved"]
+    lines = [f"{pluralize(result.moved_partitions, 'partition')} moved"]
     if assignment.transferring.count:
         partitions = _format_partitions(assignment.transferring)
         lines.append(f"withheld until their current owners release them: {partitions}")

@@ -23,7 +23,6 @@ OwnAssignors = Annotated[
         help="Custom assignor class that the input may refer to; may be repeated.",
     ),
 ]
-
 Tail = Annotated[
     str | None,
     typer.Option("--tail", metavar="auto|off|NUMBER", help="assignor.tail."),
@@ -31,7 +30,7 @@ Tail = Annotated[
 
 
 def parse_tail(text: str | None) -> dict[str, str]:
-    """Return the option `assignor.tail`, if it is given; raise OptionError if it is invalid."""
+    """Return `assignor.tail` as an option; empty without `text`. Raise OptionError if invalid."""
     options = {} if text is None else {"assignor.tail": text}
     parse_options(options)
     return options

@@ -168,16 +168,15 @@ def _print_audit(table: str, result: Audit) -> None:
         print_lines(
             [f"{finding.verdict.upper()} {finding.kind}: {finding.details}", f"  {finding.cure}"]
         )
-    offset_count = sum(query.offsets for query in result.queries)
-    summary = (
-        f"{table}: versions {result.first_version} to {result.last_version}, {result.files:,} files"
-    )
+    offsets = pluralize(sum(query.offsets for query in result.queries), "offset")
+    files = pluralize(result.files, "file")
+    summary = f"{table}: versions {result.first_version} to {result.last_version}, {files}"
     if result.rows_read is not None:
-        summary += f", {result.rows_read:,} rows read"
+        summary += f", {pluralize(result.rows_read, 'row')} read"
     if result.records_compared is not None:
-        summary += f", {result.records_compared:,} records compared"
+        summary += f", {pluralize(result.records_compared, 'record')} compared"
     if result.holds:
-        proof = f"PROVED {summary}: {offset_count:,} offsets, each committed exactly once"
+        proof = f"PROVED {summary}: {offsets}, each committed exactly once"
         print_lines([proof, *_describe_limits(result)])
     else:
         wrong_count = sum(finding.verdict == "wrong" for finding in result.findings)
@@ -190,11 +189,11 @@ def _describe_limits(result: Audit) -> Iterator[str]:
     if result.scope == "rows":
         return
     if result.scope == "sampled rows":
-        yield "  limit: only the sampled rows are proved"
+        yield "  limit: of the rows, only the sampled ones are proved"
         return
-    rerun_batches = sum(query.batches_recounted for query in result.queries)
-    batches = pluralize(rerun_batches, "batch", "batches")
-    rerun_note = f" (Spark ran tasks of {batches} again)" if rerun_batches else ""
+    rerun_count = sum(query.batches_recounted for query in result.queries)
+    batches = pluralize(rerun_count, "batch", "batches")
+    rerun_note = f" (Spark ran tasks of {batches} again)" if rerun_count else ""
     columns_hint = "" if result.is_upsert else "; --columns compares rows"
     yield (
         "  limit: only the offsets read and the number of rows committed are proved, not which "

@@ -31,13 +31,13 @@ OPTIONS = {
 }
 
 
-def translate(words: Sequence[str]) -> list[str]:
+def replace_former_names(words: Sequence[str]) -> list[str]:
     """Return a command line with its former names replaced.
 
     A former option whose value is now an argument is replaced by its value, the last one if it is
-    repeated. A value that begins with `-` gets `./`; a missing one is empty: commands reject it.
+    repeated. A value that begins with `-` gets `./`. A missing value becomes an empty argument.
 
-    >>> translate(["offsets", "--checkpoint=c", "--source", "0"])
+    >>> replace_former_names(["offsets", "--checkpoint=c", "--source", "0"])
     ['lag', '--as=starting-offsets', 'c', '--source', '0']
     """
     if not words:

@@ -126,15 +126,15 @@ def estimate(
         )
     elif plan_log is not None:
         for name in (name for name in sources if name not in tasks_by_source):
-            note(f"--plan-log {plan_log} has no plan for source {name}")
-    options: dict[str, Any] = {"executor_count": executors, "slots": slots, "hosts": hosts}
-    options |= {"cost_us": cost_us, "locality_wait_s": locality_wait, "racks": racks}
+            note(f"--plan-log {plan_log} has no plan for these batches of source {name}")
+    cluster_options: dict[str, Any] = {"executor_count": executors, "slots": slots, "hosts": hosts}
+    cluster_options |= {"cost_us": cost_us, "locality_wait_s": locality_wait, "racks": racks}
     price = PRICE_PER_GB if price_per_gb is None else price_per_gb
     for name, log_batches in batches_by_source.items():
         logged_tasks = tasks_by_source.get(name)
-        options["logged_executors"] = logged_tasks.executors if logged_tasks else None
+        cluster_options["logged_executors"] = logged_tasks.executors if logged_tasks else None
         tasks = logged_tasks.tasks if logged_tasks else None
-        cluster = choose_cluster(log, name, log_batches, **options)
+        cluster = choose_cluster(log, name, log_batches, **cluster_options)
         traffic = estimate_traffic(log, name, log_batches, price, record_bytes) if racks else None
         play = partial(player.replay, options=planner_options, find=find, racks=racks)
         play = partial(play, traffic=traffic, logged_tasks=tasks)
@@ -147,8 +147,8 @@ def estimate(
             print_lines([replay.title] if len(replays) > 1 else [])
             _print_replay(replay)
     if output is not None:
-        page = draw_replay(replays[0]) if output.suffix == ".svg" else write_replays(replays)
-        write_file("--output", output, page)
+        text = draw_replay(replays[0]) if output.suffix == ".svg" else write_replays(replays)
+        write_file("--output", output, text)
 
 
 def _print_replay(replay: Replay) -> None:

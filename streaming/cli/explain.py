@@ -56,7 +56,8 @@ def print_batch(
 ) -> None:
     """Print a batch's plan, and each partition's previous and current slots, reason, and cost.
 
-    Text has at most `_MAX_LISTED` partitions. Raises OptionError for an unknown batch or source.
+    Text has at most `_MAX_LISTED` partitions. Raises OptionError for an unknown batch, partition,
+    or source, and if `source` is None but the query has several.
     """
     names = EVERYTHING if assignors is None else parse_names(assignors)
     find = make_finder(names, "--assignors")
@@ -93,7 +94,7 @@ def _choose_stories(stories: Sequence[PartitionStory], name: str | None) -> list
     partition = Partition(match[1], int(match[2]))
     named_stories = [story for story in stories if story.partition == partition]
     if not named_stories:
-        names = elide([str(story.partition) for story in stories])
+        names = elide([str(story.partition) for story in stories]) or "none"
         raise OptionError(f"--partition {name} was not read by this batch, which read {names}")
     return named_stories
 
@@ -103,8 +104,8 @@ def _print_plan(title: str, explanation: Explanation, *, with_reasons: bool) -> 
     print_lines([f"batch {batch.number} of {title}", summary, f"Based on {batch.origin}."])
     if batch.readers:
         partitions = pluralize(len(batch.readers), "partition")
-        matches = f"{explanation.matches:,} of {partitions}"
-        print_lines([f"{matches} have the same executor as in the checkpoint."])
+        matches_text = f"{explanation.matches:,} of {partitions}"
+        print_lines([f"{matches_text} have the same executor as in the checkpoint."])
         if explanation.matches < len(batch.readers):
             note(
                 "this plan differs from the original plan, which may have used other options or "

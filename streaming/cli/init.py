@@ -35,9 +35,9 @@ def init(
     except OptionError as error:
         raise OptionError(f"--topic {error}") from None
     parse_servers("--bootstrap-server", bootstrap_server)
-    label = escape_unprintable(" ".join(str(file).split()))
+    shown_path = escape_unprintable(" ".join(str(file).split()))
     text = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
-        file=label, topic=topic, subscribe=_to_yaml(topic), broker=_to_yaml(bootstrap_server)
+        file=shown_path, topic=topic, subscribe=_to_yaml(topic), broker=_to_yaml(bootstrap_server)
     )
     try:
         with file.open("x", encoding="utf-8") as out:
@@ -51,9 +51,9 @@ def init(
         raise OptionError(f"{str(file)!r} already exists: choose another name") from None
     except OSError as error:
         raise AssignorError(f"{str(file)!r} cannot be written: {error.strerror}") from None
-    typer.echo(f"{label}: written; run it with: assignor run {label}")
+    typer.echo(f"{shown_path}: written; run it with: assignor run {shown_path}")
 
 
 def _to_yaml(text: str) -> str:
-    """Quote a string if YAML would read it as another type, such as a topic named `123`."""
+    """Return a string as a YAML scalar, in quotes if needed, as for a topic named `123`."""
     return str(yaml.safe_dump(text, width=math.inf)).splitlines()[0]

@@ -91,7 +91,7 @@ def check_query_or_group(
 def read_query(checkpoint: str | None, source: str | None = None) -> Query | None:
     """Read a query's checkpoint and print its warnings; return None if `checkpoint` is None.
 
-    Raises OptionError without a checkpoint or `source`, DamagedCheckpointError if unreadable.
+    Raises OptionError if it or `source` does not exist, DamagedCheckpointError if it is damaged.
     """
     if checkpoint is None:
         return None

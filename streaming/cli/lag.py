@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from assignor_bridge.errors import OptionError
+from assignor_bridge.errors import OptionError, elide
 from streaming.cli import kafka_options
 from streaming.cli.arguments import reject_options
 from streaming.cli.lag_plan import print_plans
@@ -47,7 +47,7 @@ def lag(
             min=0,
             max=600,
             metavar="SECONDS",
-            help="Time limit for reading a record of each lagging partition, for SECONDS-BEHIND; 0 "
+            help="Total time for reading a record of each lagging partition, for SECONDS-BEHIND; 0 "
             f"reads none; the default is {_DEFAULT_LIMIT_S:g}.",
         ),
     ] = None,
@@ -149,6 +149,6 @@ def _pause_garbage_collector() -> Iterator[None]:
 def _select_topics(topics: list[str], positions: list[Position]) -> list[Position]:
     topics_read = sorted({position.topic for position in positions})
     if unknown_topics := set(topics) - set(topics_read):
-        names = ", ".join(topics_read) or "none"
+        names = elide(topics_read, 5) or "none"
         raise OptionError(f"--topic {min(unknown_topics)} is not among those read: {names}")
     return [position for position in positions if not topics or position.topic in topics]

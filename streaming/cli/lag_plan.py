@@ -10,7 +10,7 @@ import typer
 
 from assignor_bridge.errors import pluralize
 from streaming.cli.output import note, print_lines, print_table
-from streaming.kafka.classic_groups import read_classic_group
+from streaming.kafka.classic_groups import fetch_classic_group
 
 if TYPE_CHECKING:
     from streaming.kafka.brokers import Brokers
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from streaming.lag.group_plan import GroupPlan
 
 
-def print_plans(group_name: str, names: str, brokers: Brokers, *, as_json: bool) -> None:
+def print_plans(group_name: str, names_text: str, brokers: Brokers, *, as_json: bool) -> None:
     """Print the assignment today and by each assignor, and whether KIP-848 needs a restart."""
     # These import numpy, which `assignor lag` without `--plan` does not need.
     from streaming.cli.assignors import make_finder, parse_names
     from streaming.lag import group_plan
 
-    assignor_names = parse_names(names, "--plan")
+    assignor_names = parse_names(names_text, "--plan")
     assignors = group_plan.find_assignors(assignor_names, make_finder(assignor_names, "--plan"))
-    group = read_classic_group(brokers, group_name)
+    group = fetch_classic_group(brokers, group_name)
     group_lags = group_plan.fetch_lags(brokers, group)
     today = group_plan.make_current_plan(group, group_lags)
     plans: list[GroupPlan] = []
@@ -57,7 +57,7 @@ def print_plans(group_name: str, names: str, brokers: Brokers, *, as_json: bool)
 
 
 def _print_table(group: ClassicGroup, today: GroupPlan, plans: list[GroupPlan]) -> None:
-    """Print each member's partitions and lag in each plan, and the partitions moved by it."""
+    """Print each member's partitions and lag in each plan, and how many partitions would move."""
     member_count_by_client = Counter(member.client_id for member in group.members)
     plan_names = [f"{today.assignor}, today", *(plan.assignor for plan in plans)]
     rows = []

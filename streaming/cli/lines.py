@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def answer_lines(
     lines: Iterable[bytes],
-    read: Callable[[bytes], Input | None],
+    parse_line: Callable[[bytes], Input | None],
     answer: Callable[[int, Input], None],
     as_json: bool,
 ) -> None:
@@ -31,7 +31,7 @@ def answer_lines(
     ----------
     lines
         The input; empty lines are skipped. If all are empty, OptionError is raised.
-    read
+    parse_line
         Parses a line; returns None to skip it.
     answer
         Prints the answer, given the line's number and the parsed line.
@@ -39,17 +39,17 @@ def answer_lines(
         Whether errors are also printed as lines of JSON.
     """
     exit_code, is_empty = 0, True
-    for number, line in enumerate(lines, 1):
+    for line_number, line in enumerate(lines, 1):
         is_empty = is_empty and not line.strip()
         try:
-            request = read(line) if line.strip() else None
+            request = parse_line(line) if line.strip() else None
             if request is not None:
-                answer(number, request)
+                answer(line_number, request)
         except OSError:  # writing failed: the disk is full, or the reader has exited
             raise
         except Exception as error:  # noqa: BLE001  (a bug must affect only one line)
             exit_code = max(exit_code, getattr(error, "exit_code", 1))
-            _report_error(error, number, as_json)
+            _report_error(error, line_number, as_json)
     if is_empty:
         raise OptionError("the input is empty: JSON is expected, one value per line")
     if exit_code:
@@ -63,17 +63,20 @@ def write_json(value: dict[str, object]) -> None:
     sys.stdout.buffer.flush()
 
 
-def note_on_line(number: int, text: str) -> None:
+def note_on_line(line_number: int, text: str) -> None:
     """Print a note about a line on stderr."""
-    note(f"line {number}: {text}")
+    note(f"line {line_number}: {text}")
 
 
-def _report_error(error: Exception, number: int, as_json: bool) -> None:
-    """Print an error on stderr and, with `as_json`, on stdout; else also a bug's traceback."""
+def _report_error(error: Exception, line_number: int, as_json: bool) -> None:
+    """Print an error on stderr and, with `as_json`, as JSON on stdout.
+
+    A bug's traceback is in the JSON or, without `as_json`, before the error on stderr.
+    """
     failure = make_failed(error)
     if as_json:
         fields = {name: value for name, value in asdict(failure).items() if value}
-        write_json({**fields, "line": number})
+        write_json({**fields, "line": line_number})
     elif not isinstance(error, AssignorError):
         typer.echo(failure.traceback, err=True)
-    note_on_line(number, failure.error)
+    note_on_line(line_number, failure.error)

@@ -17,7 +17,7 @@ from typer.exceptions import TyperException
 
 from assignor_bridge.errors import AssignorError, describe_error, escape_unprintable
 from assignor_bridge.version import read_version
-from streaming.cli.earlier_names import LAB, translate
+from streaming.cli.earlier_names import LAB, replace_former_names
 from streaming.extras import explain_missing_extra
 from streaming.redaction import redact
 from streaming.validation import describe_expectation
@@ -30,7 +30,7 @@ PANELS = {
 }
 _LAB_HELP = "Try assignors and plans without Spark; for developers."
 #: Placeholders in the help for the values of options without a metavar.
-_VALUE_NAMES = {int: "NUMBER", float: "NUMBER", str: "TEXT", Path: "PATH"}
+_VALUE_NAME_BY_TYPE = {int: "NUMBER", float: "NUMBER", str: "TEXT", Path: "PATH"}
 
 
 class _PlainValueNames:
@@ -45,7 +45,7 @@ class _PlainValueNames:
             elif getattr(param, "is_flag", False):
                 param.metavar = ""
             elif param.metavar is None and not param.type_descriptor.is_choice:
-                param.metavar = _VALUE_NAMES.get(param.type_descriptor.annotation, "VALUE")
+                param.metavar = _VALUE_NAME_BY_TYPE.get(param.type_descriptor.annotation, "VALUE")
         return params
 
 
@@ -142,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; print an expected error as one line."""
-    command_line = translate(sys.argv[1:] if arguments is None else arguments)
+    command_line = replace_former_names(sys.argv[1:] if arguments is None else arguments)
     try:
         with explain_missing_extra():
             result = build_app(command_line)(command_line, standalone_mode=False)

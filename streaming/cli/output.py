@@ -60,9 +60,9 @@ def _wrap(line: str, width: int) -> str:
       two-three
       four
     """
-    marker = re.match(r"\s*(?:- )?", line)
+    marker_match = re.match(r"\s*(?:- )?", line)
     wrapper = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
-    wrapper.subsequent_indent = " " * (marker.end() if marker else 0)
+    wrapper.subsequent_indent = " " * (marker_match.end() if marker_match else 0)
     wrapper.replace_whitespace = False
     return wrapper.fill(line)
 

@@ -16,14 +16,12 @@ from streaming.cli import assignors
 from streaming.cli.arguments import AsJson
 from streaming.cli.lines import answer_lines, note_on_line, write_json
 from streaming.cli.output import print_lines
-from streaming.human_json.json_input import parse
-from streaming.human_json.snapshots import parse_plan_log_line, read_snapshot, write_plan
+from streaming.human_json.json_input import parse_json
+from streaming.human_json.snapshots import parse_plan_log_line, parse_snapshot, plan_to_json
 from streaming.observe.words import describe_tail_reader
 
-#: Maximum number of tasks printed per plan.
-_MAX_TASKS = 40
-#: Maximum number of ranges printed per task.
-_MAX_RANGES = 4
+_MAX_PRINTED_TASKS = 40
+_MAX_PRINTED_RANGES = 4
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class PlanRequest:
     batch: MicroBatch
     state: str | None
     #: These three are set only for a line of a plan log.
-    number: int | None = None
+    batch_number: int | None = None
     logged_plan: dict[str, Any] | None = None
     admission: Any = None
 
@@ -66,51 +64,51 @@ def plan(
     """
     find = assignors.make_finder(names or (), "--assignors")
     state: str | None = None
-    numbers: set[int] = set()
+    logged_numbers: set[int] = set()
 
-    def read(line: bytes) -> PlanRequest | None:
+    def parse_line(line: bytes) -> PlanRequest | None:
         if batch_number is None:
-            return _read_request(line)
+            return _parse_request(line)
         try:
             number = orjson.loads(line).get("batchId")
         except (ValueError, AttributeError):  # a crash may have truncated the line
             return None  # reported below if the batch is not found
         if isinstance(number, int):
-            numbers.add(number)
-        return _read_request(line) if number == batch_number else None
+            logged_numbers.add(number)
+        return _parse_request(line) if number == batch_number else None
 
     def show(line_number: int, request: PlanRequest) -> None:
         nonlocal state
         old_state = state if chain and not request.state else request.state
         outcome = plan_batch(request.batch, old_state, find)
-        answer = write_plan(outcome)
+        answer = plan_to_json(outcome)
         state = answer["state"]
         if as_json:
-            label = {} if request.number is None else {"batchId": request.number}
+            label = {} if request.batch_number is None else {"batchId": request.batch_number}
             write_json({**label, **answer})
         else:
-            title = [] if request.number is None else [f"batch {request.number}"]
+            title = [] if request.batch_number is None else [f"batch {request.batch_number}"]
             admission = _describe_admission(request.admission)
             print_lines([*title, *admission, *answer["reasons"], *_describe_tasks(answer["tasks"])])
         difference = _describe_difference(request, outcome, answer["tasks"])
         if difference:
             note_on_line(line_number, difference)
 
-    answer_lines(snapshots, read, show, as_json)
-    if batch_number is not None and batch_number not in numbers:
+    answer_lines(snapshots, parse_line, show, as_json)
+    if batch_number is not None and batch_number not in logged_numbers:
         reason = "its lines have no batch number, so it is not a plan log"
-        if numbers:
-            reason = f"its first batch is {min(numbers)}, its last {max(numbers)}"
+        if logged_numbers:
+            reason = f"its first batch is {min(logged_numbers)}, its last {max(logged_numbers)}"
         raise OptionError(f"--batch {batch_number} is not in {snapshots.name}: {reason}")
 
 
-def _read_request(text: bytes) -> PlanRequest:
-    value = parse(text, "the request")
+def _parse_request(text: bytes) -> PlanRequest:
+    value = parse_json(text, "the request")
     if not isinstance(value, dict) or "snapshot" not in value:
-        return PlanRequest(*read_snapshot(value))
+        return PlanRequest(*parse_snapshot(value))
     line = parse_plan_log_line(value)
     logged_plan = line.plan if isinstance(line.plan, dict) else None
-    return PlanRequest(*read_snapshot(line.snapshot), line.batch_id, logged_plan, line.admission)
+    return PlanRequest(*parse_snapshot(line.snapshot), line.batch_id, logged_plan, line.admission)
 
 
 def _describe_admission(admission: Any) -> list[str]:
@@ -127,9 +125,9 @@ def _describe_admission(admission: Any) -> list[str]:
 
 
 def _describe_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Describe the slot, ranges, and standbys of the first `_MAX_TASKS` tasks; count the others."""
+    """Describe the first tasks, with slot, ranges, and standbys, and count the other tasks."""
     rows = []
-    for task in tasks[:_MAX_TASKS]:
+    for task in tasks[:_MAX_PRINTED_TASKS]:
         executor, ranges = task["executor"], task["ranges"]
         location = "anywhere" if executor is None else f"executor {executor}"
         location += f" slot {task['slot']}"
@@ -137,31 +135,32 @@ def _describe_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
             location = describe_tail_reader(task["tail"]["executors"])
         offset_count = sum(r["end"] - r["start"] for r in ranges)
         range_texts = [f"{r['topic']}-{r['partition']}[{r['start']},{r['end']})" for r in ranges]
-        work = f"{offset_count:>12,} offsets: {elide(range_texts, _MAX_RANGES, ' ')}"
+        text = f"{offset_count:>12,} offsets: {elide(range_texts, _MAX_PRINTED_RANGES, ' ')}"
         if "standbys" in task:
-            work += f", then executor {', '.join(task['standbys'])}"
-        rows.append((location, work))
-    width = max((len(slot) for slot, _ in rows), default=0)
-    lines = [f"  {slot:{width}}  {work}" for slot, work in rows]
-    if len(tasks) > _MAX_TASKS:
-        lines.append(f"  and {pluralize(len(tasks) - _MAX_TASKS, 'more task')}")
+            text += f", then executor {', '.join(task['standbys'])}"
+        rows.append((location, text))
+    width = max((len(location) for location, _ in rows), default=0)
+    lines = [f"  {location:{width}}  {text}" for location, text in rows]
+    if len(tasks) > _MAX_PRINTED_TASKS:
+        lines.append(f"  and {pluralize(len(tasks) - _MAX_PRINTED_TASKS, 'more task')}")
     return lines
 
 
 def _describe_difference(
     request: PlanRequest, outcome: PlannedBatch, tasks: Sequence[Mapping[str, Any]]
 ) -> str | None:
-    """Describe how the logged plan, if any, differs (as after an upgrade); None if it does not."""
+    """Return a note if the query's plan failed or differs (as after an upgrade), else None."""
     logged_plan = request.logged_plan
     if logged_plan is None:
         return None
+    number = request.batch_number
     if "error" in logged_plan:
-        return f"batch {request.number} could not be planned in the query: {logged_plan['error']}"
+        return f"batch {number} could not be planned in the query: {logged_plan['error']}"
     logged_tasks = logged_plan.get("tasks")
     # Version 0.1 logged an object for each task.
     is_packed = isinstance(logged_tasks, dict)
     new_tasks = to_builtins(pack_tasks(outcome), str_keys=True) if is_packed else tasks
     if logged_tasks != new_tasks:
         reasons = "; ".join(map(str, logged_plan.get("reasons") or ("no reasons are recorded",)))
-        return f"batch {request.number} was planned differently in the query: {reasons}"
+        return f"batch {number} was planned differently in the query: {reasons}"
     return None

@@ -63,21 +63,21 @@ def run(
     from streaming.pipeline.config.referenced_files import load_checked_job, read_seeds
 
     broker = _PLACEHOLDER_ADDRESS if with_broker else None
-    loaded = load_checked_job(job, overrides=sets or (), broker=broker)
-    seeds = read_seeds(loaded)
+    loaded_job = load_checked_job(job, overrides=sets or (), broker=broker)
+    seeds = read_seeds(loaded_job)
     if dry_run:
-        typer.echo(loaded.to_yaml(), nl=False)
+        typer.echo(loaded_job.to_yaml(), nl=False)
         note("not checked without Spark: columns, SQL, topics, permissions")
         return
     log_line = ""
     with StopSignals() as signals, contextlib.ExitStack() as cleanup:
         if with_broker:
-            address = start_broker(cleanup, _get_broker_folder(loaded)).bootstrap_servers
-            loaded = loaded.replace_brokers(address)
+            address = start_broker(cleanup, _get_broker_folder(loaded_job)).bootstrap_servers
+            loaded_job = loaded_job.replace_brokers(address)
             typer.echo(f"broker: {address}", err=True)
-            for topic, count in seed_topics(loaded, seeds, address).items():
+            for topic, count in seed_topics(loaded_job, seeds, address).items():
                 typer.echo(f"topic {topic}: created, {count:,} records", err=True)
-        log_line = _run_job(loaded, signals, cleanup, log)
+        log_line = _run_job(loaded_job, signals, cleanup, log)
     if signals.number is not None:
         signal_name = signal.Signals(signals.number).name
         log_hint = f" ({log_line})" if log_line else ""
@@ -88,23 +88,23 @@ def run(
 
 
 def _run_job(
-    loaded: LoadedJob, signals: StopSignals, cleanup: contextlib.ExitStack, log: Path | None
+    loaded_job: LoadedJob, signals: StopSignals, cleanup: contextlib.ExitStack, log: Path | None
 ) -> str:
-    """Run the job; return a line that names Spark's log ("" if submitted), and add it to errors."""
+    """Run the job; return a line that names Spark's log ("" under spark-submit), as errors do."""
     from streaming.pipeline.broker_checks import check_network
 
-    check_network(loaded)
+    check_network(loaded_job)
     from streaming.pipeline.spark.job_session import is_submitted  # imports pyspark
 
     if is_submitted():
         if log is not None:
             raise OptionError("--log cannot be used under spark-submit: configure the log there")
-        _run_with_spark(loaded, signals, cleanup, None)
+        _run_with_spark(loaded_job, signals, cleanup, None)
         return ""
-    spark_log = SparkLog(log, loaded.job.name, loaded.redact)
+    spark_log = SparkLog(log, loaded_job.job.name, loaded_job.redact)
     log_line = f"Spark's log: {spark_log.path}"
     try:
-        _run_with_spark(loaded, signals, cleanup, spark_log)
+        _run_with_spark(loaded_job, signals, cleanup, spark_log)
     except AssignorError as error:
         error.args = (f"{error} ({log_line})",)
         raise
@@ -112,7 +112,7 @@ def _run_job(
 
 
 def _run_with_spark(
-    loaded: LoadedJob, signals: StopSignals, cleanup: contextlib.ExitStack, log: SparkLog | None
+    loaded_job: LoadedJob, signals: StopSignals, cleanup: contextlib.ExitStack, log: SparkLog | None
 ) -> None:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -124,18 +124,18 @@ def _run_with_spark(
     from streaming.pipeline.spark.time_zone import TIME_ZONE, use_default_time_zone
 
     cleanup.callback(stop_jvm)
-    spark = _start_spark(loaded, log)
+    spark = _start_spark(loaded_job, log)
     signals.defer_signals()
     cleanup.callback(_stop_spark, spark)
     try:
-        if zone := use_default_time_zone(spark, loaded.job):
+        if zone := use_default_time_zone(spark, loaded_job.job):
             typer.echo(f"time zone: {zone} (set {TIME_ZONE} to change it)", err=True)
-        running_job = start_job(spark, loaded, on_progress=ProgressLines())
+        running_job = start_job(spark, loaded_job, on_progress=ProgressLines())
         names = ", ".join(query.name for query in running_job.queries)
         typer.echo(f"running: {names}", err=True)
         running_job.await_end(lambda: signals.number is not None)
     except (PySparkException, Py4JError, ConnectionError) as error:
-        raise _make_error(loaded, summarize(error), at_start=False) from error
+        raise _make_error(loaded_job, summarize(error), at_start=False) from error
     if signals.number is None:
         for result in running_job.result.queries:
             typer.echo(format_summary(result))
@@ -146,14 +146,14 @@ def _stop_spark(spark: SparkSession) -> None:
         spark.stop()
 
 
-def _start_spark(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:
+def _start_spark(loaded_job: LoadedJob, log: SparkLog | None) -> SparkSession:
     """Start Spark; raise a one-line error if it does not start."""
     from streaming.pipeline.job_errors import add_hint, summarize
     from streaming.pipeline.spark.job_session import start_session
 
     typer.echo("starting Spark", err=True)
     try:
-        return start_session(loaded.job, log.redirect_stderr() if log is not None else None)
+        return start_session(loaded_job.job, log.redirect_stderr() if log is not None else None)
     except AssignorError:
         raise
     except Exception as error:
@@ -161,28 +161,28 @@ def _start_spark(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:
         if log is not None and _JVM_EXITED in reason:  # only the log has the cause
             reason = log.read_last_error() or reason
         reason = f"Spark does not start: {add_hint(reason, None)}"
-        raise _make_error(loaded, reason, at_start=True) from error
+        raise _make_error(loaded_job, reason, at_start=True) from error
 
 
-def _make_error(loaded: LoadedJob, reason: str, *, at_start: bool) -> AssignorError:
+def _make_error(loaded_job: LoadedJob, reason: str, *, at_start: bool) -> AssignorError:
     """Return the error for a Spark failure: ConfigError if a setting in the job caused it.
 
-    Spark's message has the key and the value of an invalid setting; the JVM's may have only one.
+    Spark's message has an invalid setting's key and value; a JVM that does not start names one.
     """
     from streaming.pipeline.job_errors import ConfigError, JobError
 
-    for key, value in loaded.job.spark.items():
+    for key, value in loaded_job.job.spark.items():
         has_either = key in reason or (len(value) >= _MIN_VALUE_CHARACTERS and value in reason)
         if (key in reason and value in reason) or (at_start and has_either):
-            return loaded.make_error(key, reason, ConfigError)
-    return JobError(loaded.redact(f"{loaded.title}: {reason}"))
+            return loaded_job.make_error(key, reason, ConfigError)
+    return JobError(loaded_job.redact(f"{loaded_job.title}: {reason}"))
 
 
-def _get_broker_folder(loaded: LoadedJob) -> Path | None:
-    """Return the broker's data folder in the checkpoint, which must be local; None without one."""
-    if not loaded.job.checkpoint:
+def _get_broker_folder(loaded_job: LoadedJob) -> Path | None:
+    """Return the broker's folder in the checkpoint, which must be local; None if none is set."""
+    if not loaded_job.job.checkpoint:
         return None
-    folder = local_path(loaded.job.checkpoint)
+    folder = local_path(loaded_job.job.checkpoint)
     if folder is None:
-        raise loaded.make_error("checkpoint", "a local folder is expected with --with-broker")
+        raise loaded_job.make_error("checkpoint", "a local folder is expected with --with-broker")
     return folder / ".broker"

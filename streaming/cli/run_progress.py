@@ -38,14 +38,14 @@ class ProgressLines:
 
 
 def format_counts(result: QueryResult) -> str:
-    """Format how many records were read, written, and bad (unless the query writes bad ones).
+    """Format how many records were read, written, and bad; a dead-letter query has no bad ones.
 
     >>> from streaming.pipeline.row_counts import QueryResult
     >>> format_counts(QueryResult("pay", "tables/p", batches=1, read=20_005, written=20_000, bad=5))
     '20,005 read, 20,000 written, 5 bad'
     """
-    bad = "" if result.is_dead_letter else f", {result.bad:,} bad"
-    return f"{result.read:,} read, {result.written:,} written{bad}"
+    bad_text = "" if result.is_dead_letter else f", {result.bad:,} bad"
+    return f"{result.read:,} read, {result.written:,} written{bad_text}"
 
 
 def format_summary(result: QueryResult) -> str:

@@ -19,7 +19,7 @@ from streaming.simulator.scenario import Lags, Scenario
 _DEFAULT_COST_US = 500.0
 _COST_HELP = f"Processing time per record; the default is {_DEFAULT_COST_US:g}."
 _HEAD = ("mapping", "median s", "over ideal", "worst", "tasks", "cold partitions")
-_DEFAULTS = "spark,minPartitions,maxRecordsPerPartition,range,sticky,lag-aware,lag-aware-sticky"
+_MAPPINGS = "spark,minPartitions,maxRecordsPerPartition,range,sticky,lag-aware,lag-aware-sticky"
 
 
 def simulate(
@@ -77,7 +77,7 @@ def simulate(
             help="Mappings to compare, separated by commas: assignor names, "
             f"{', '.join(SPARK_MAPPINGS)}; the last two accept =NUMBER."
         ),
-    ] = _DEFAULTS,
+    ] = _MAPPINGS,
     tail: Tail = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same batches.")] = 1,
     as_json: AsJson = False,
@@ -114,7 +114,9 @@ def simulate(
         seed=seed,
     )
     names = parse_names(assignors)
-    options, results, find = parse_tail(tail), [], make_finder(names, "--assignors")
+    options = parse_tail(tail)
+    find = make_finder(names, "--assignors")
+    results: list[MappingResult] = []
     for name in names:
         typer.echo(f"simulating {make_printable(name)} …", err=True)
         results += compare(
@@ -132,9 +134,9 @@ def _to_table(results: Sequence[MappingResult]) -> tuple[tuple[str, ...], list[l
     rows = []
     for result in results:
         shares = (result.mean_regret_share, result.worst_regret_share, result.mean_cold_share)
-        mean_regret, worst_regret, cold = (f"{share:.1%}" for share in shares)
+        mean_regret, worst_regret, mean_cold = (f"{share:.1%}" for share in shares)
         seconds, tasks = f"{result.median_seconds:.3f}", f"{result.tasks:,.0f}"
-        rows.append([result.name, seconds, mean_regret, worst_regret, tasks, cold])
+        rows.append([result.name, seconds, mean_regret, worst_regret, tasks, mean_cold])
     if all(r.cross_zone_share is None for r in results):
         return _HEAD, rows
     zone_cells = [f"{r.cross_zone_share or 0:.1%}" for r in results]

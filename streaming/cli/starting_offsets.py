@@ -41,7 +41,8 @@ def print_starting_offsets(
     """Print the offsets of a query or a consumer group as JSON for Spark's `startingOffsets`.
 
     Partitions without an offset start at `missing`, because Spark requires every partition. Raises
-    OptionError for an unknown topic or conflicting sources, AssignorError for unknown partitions.
+    OptionError for an unknown topic or conflicting sources, and AssignorError if the brokers do not
+    report the partitions or no topic has an offset.
     """
     query = kafka_options.read_query(checkpoint, source)
     positions = kafka_options.read_positions(query, group, brokers, source)

@@ -19,8 +19,7 @@ from streaming.report.screen import LiveFigures, Watch, draw_frame
 _QUIT_KEYS = b"qQ\x04"
 #: Polling interval for signals, because Python resumes a wait after a signal.
 _SIGNAL_POLL_S = 0.2
-#: Height of a frame if stdout is not a terminal.
-_DEFAULT_LINES = 40
+_DEFAULT_HEIGHT_LINES = 40
 _DEFAULT_INTERVAL_S = 2.0
 _INTERVAL_HELP = f"Seconds between two frames of --live; default: {_DEFAULT_INTERVAL_S:g}."
 
@@ -33,12 +32,12 @@ Once = Annotated[bool, typer.Option("--once", help="Print one frame of --live an
 def watch_live(
     urls: Sequence[str], query: str | None, interval_s: float | None, *, once: bool
 ) -> None:
-    """Draw frames until a quit key or signal; one if `once` is set or stdout is not a terminal."""
+    """Draw frames until a quit key or signal; only one with `once` or if stdout is no terminal."""
     watch = Watch(urls, query)
     figures = watch.read_figures()
     console = Console(highlight=False)
     if once or not console.is_terminal:
-        height = console.height if console.is_terminal else _DEFAULT_LINES
+        height = console.height if console.is_terminal else _DEFAULT_HEIGHT_LINES
         console.print(draw_frame(figures, height))
         return
     _draw_frames(watch, figures, console, interval_s or _DEFAULT_INTERVAL_S)
@@ -83,9 +82,9 @@ def _disable_line_buffering() -> Iterator[None]:
 
 def _wait_for_quit_key(limit_s: float, signals: StopSignals) -> bool:
     """Wait for any key, a signal or the time limit; return whether a quit key was pressed."""
-    deadline = time.monotonic() + limit_s
+    deadline_s = time.monotonic() + limit_s
     inputs = [sys.stdin] if sys.stdin.isatty() else []
-    while signals.number is None and (remaining_s := deadline - time.monotonic()) > 0:
+    while signals.number is None and (remaining_s := deadline_s - time.monotonic()) > 0:
         if select.select(inputs, [], [], min(remaining_s, _SIGNAL_POLL_S))[0]:
             return bool(set(os.read(sys.stdin.fileno(), 64)) & set(_QUIT_KEYS))
     return False

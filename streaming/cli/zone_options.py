@@ -49,7 +49,7 @@ def read_racks_option(path: Path | None, options: Mapping[str, object]) -> RackM
 def add_broker_racks(
     racks: RackMap | None, log: CheckpointLog, servers: str | None, command_config: Path | None
 ) -> RackMap | None:
-    """Add the brokers' replica racks and settings; without brokers, return `racks` unchanged."""
+    """Add what the brokers report about replicas; without brokers, return `racks` unchanged."""
     brokers = connect_to_brokers(servers, command_config, 10.0)
     if racks is None or brokers is None:
         return racks

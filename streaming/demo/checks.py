@@ -20,39 +20,39 @@ def check_batches(runs: Sequence[RunFigures], sizes: Sequence[int]) -> Check:
     return Check("both modes read the same batches", all(c == list(sizes) for c in counts), detail)
 
 
-def check_table(mode: str, expected: ExpectedTable, table: Mapping[str, Any]) -> list[Check]:
+def check_table(mode: str, expected_table: ExpectedTable, table: Mapping[str, Any]) -> list[Check]:
     """Check the result of `Mode.query_table` against the flights written to the topic."""
-    flight_count = sum(expected.flights.values())
-    count, distinct, min_id, max_id = table["ids"]
+    flight_count = sum(expected_table.flights.values())
+    id_count, distinct_count, *_ = table["ids"]
     wrong_carriers = sorted(
         carrier
-        for carrier in {*expected.flights, *table["flights"]}
-        if expected.flights.get(carrier) != table["flights"].get(carrier)
-        or expected.delay_min.get(carrier) != table["delay_min"].get(carrier)
+        for carrier in {*expected_table.flights, *table["flights"]}
+        if expected_table.flights.get(carrier) != table["flights"].get(carrier)
+        or expected_table.delay_min.get(carrier) != table["delay_min"].get(carrier)
     )
     return [
         Check(
             f"each flight is in Delta exactly once ({mode})",
-            (count, distinct, min_id, max_id) == (flight_count, flight_count, 0, flight_count - 1),
-            f"{count:,} rows, {distinct:,} different flights, {flight_count:,} written",
+            table["ids"] == [flight_count, flight_count, 0, flight_count - 1],
+            f"{id_count:,} ids, {distinct_count:,} different, {flight_count:,} flights written",
         ),
         Check(
             f"flights and delays by carrier are correct ({mode})",
             not wrong_carriers,
-            f"{len(expected.flights)} carriers, incorrect: {', '.join(wrong_carriers) or 'none'}",
+            f"{len(expected_table.flights)} carriers, wrong: {', '.join(wrong_carriers) or 'none'}",
         ),
     ]
 
 
 def check_run(run: RunFigures, rows: int, *, assignor: str | None) -> list[Check]:
-    """Check that tasks read each flight once and `assignor` planned each batch (None: no batch)."""
+    """Check that all records were read, and each batch planned by `assignor`, or none if None."""
     records = sum(task.records for batch in run.batches for task in batch.tasks)
     name = f"the tasks read each flight once ({run.name})"
     read_check = Check(name, records == rows, f"{records:,} records")
     if assignor is None:
-        metrics = sorted({m for batch in run.batches for m in batch.metrics if "assignor." in m})
-        detail = ", ".join(metrics) or "no assignor metrics"
-        return [read_check, Check(f"no batch was planned ({run.name})", not metrics, detail)]
+        names = sorted({m for batch in run.batches for m in batch.metrics if "assignor." in m})
+        detail = ", ".join(names) or "no assignor metrics"
+        return [read_check, Check(f"no assignor planned a batch ({run.name})", not names, detail)]
     strategies = [batch.metrics.get("assignor.strategy") for batch in run.batches]
     planned_count = strategies.count(assignor)
     fallbacks = max((int(b.metrics.get("assignor.fallbacks", 0)) for b in run.batches), default=0)

@@ -74,8 +74,7 @@ def render_page(
     for number, act in enumerate(acts, start=1):
         parts += _render_act(number, act)
     parts += [page.section_heading("Checks"), page.checks(checks)]
-    parts += [page.section_heading("Environment")]
-    parts += [page.table(["", ""], facts)]
+    parts += [page.section_heading("Environment"), page.table(["", ""], facts)]
     return page.page("One job, two assignments", [*parts, *page.definitions(TERMS)])
 
 
@@ -84,19 +83,19 @@ def _render_act(number: int, act: Act) -> list[str]:
     table = page.table(["", *(run.name for run in act.runs)], rows)
     return [
         page.section_heading(f"Act {number}: {act.title}"),
-        page.side_by_side([table, page.side_by_side(_draw_loads(act))]),
+        page.side_by_side([table, page.side_by_side(_draw_slot_records(act))]),
         page.side_by_side(_draw_timelines(act)),
         page.side_by_side([_draw_partitions(act.default_run), _draw_durations(act.runs)]),
     ]
 
 
-def _draw_loads(act: Act) -> list[str]:
+def _draw_slot_records(act: Act) -> list[str]:
     max_records = max(max(run.slot_records().values(), default=0) for run in act.runs) or 1
     figures = []
     for run, css in zip(act.runs, _CSS_CLASSES, strict=True):
         bars = charts.draw_slot_bars(run, css, max_records)
-        count = pluralize(len(run.measured_batches), "batch", "batches")
-        caption = f"Average of {count}: the busiest slot read {run.imbalance:.2f} times the mean."
+        batches = pluralize(len(run.measured_batches), "batch", "batches")
+        caption = f"Average of {batches}: the busiest slot read {run.imbalance:.2f} times the mean."
         figures.append(page.figure(f"Records per slot, {run.name}", bars, caption, css))
     return figures
 
@@ -106,9 +105,9 @@ def _draw_timelines(act: Act) -> list[str]:
     scale_s = max((t.start_s + t.seconds for b in middle_batches for t in b.tasks), default=1.0)
     figures = []
     for run, batch, css in zip(act.runs, middle_batches, _CSS_CLASSES, strict=True):
-        timeline, tasks = charts.draw_timeline(batch, css, scale_s), len(batch.tasks)
-        caption = f"Batch {batch.batch}: {pluralize(tasks, 'task')}, one box each. An empty track "
-        caption += "is an idle slot."
+        timeline = charts.draw_timeline(batch, css, scale_s)
+        tasks = pluralize(len(batch.tasks), "task")
+        caption = f"Batch {batch.batch}: {tasks}, one box each. An empty track is an idle slot."
         figures.append(page.figure(f"When each slot was busy, {run.name}", timeline, caption, css))
     return figures
 
@@ -128,6 +127,6 @@ def _draw_partitions(run: RunFigures) -> str:
 def _draw_durations(runs: Sequence[RunFigures]) -> str:
     sides = zip(("left", "right"), runs, strict=False)
     legend = ", ".join(f"{side} bars: {run.name}" for side, run in sides)
-    warm_up = " Pale bars: warm-up, not in the figures." if any(run.warm_up for run in runs) else ""
+    note = " Pale bars: warm-up, not in the figures." if any(run.warm_up for run in runs) else ""
     chart = charts.draw_batch_columns(runs, _CSS_CLASSES)
-    return page.figure("Seconds per batch", chart, f"{legend}.{warm_up}")
+    return page.figure("Seconds per batch", chart, f"{legend}.{note}")

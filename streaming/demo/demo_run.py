@@ -38,7 +38,7 @@ _ASSIGNOR = "lag-aware-sticky"
 #: Kafka's default, 500 ms, would delay Spark's reader in each batch, but not the shared reader.
 _SOURCE_OPTIONS = {"kafka.fetch.max.wait.ms": "10"}
 _ASSIGNOR_OPTIONS = {**_SOURCE_OPTIONS, "assignor": _ASSIGNOR}
-_MODES: dict[str, dict[str, str]] = {SPARK_DEFAULT: _SOURCE_OPTIONS, _ASSIGNOR: _ASSIGNOR_OPTIONS}
+_OPTIONS_BY_MODE = {SPARK_DEFAULT: _SOURCE_OPTIONS, _ASSIGNOR: _ASSIGNOR_OPTIONS}
 #: Number of warm-up batches in the first and the second act that runs; the figures exclude them.
 _WARM_UP_BATCHES = (2, 1)
 
@@ -78,7 +78,7 @@ class Outcome:
 
 
 def run_demo(demo: DemoOptions, report: Path, stderr: Console) -> Outcome:
-    """Run the demo and write its report; raise OptionError if a folder or `rows` does not suffice.
+    """Run the demo and write its report; raise OptionError for a bad folder or too few rows.
 
     Raises AssignorError if a part fails; Spark's log, if any, is then copied next to the report.
     """
@@ -95,13 +95,13 @@ def run_demo(demo: DemoOptions, report: Path, stderr: Console) -> Outcome:
     with (
         tempfile.TemporaryDirectory(
             prefix="assignor-demo-", dir=data, ignore_cleanup_errors=True
-        ) as scratch,
+        ) as scratch_folder,
         DemoProgress(stderr) as progress,
     ):
         try:
-            acts, checks = _run_acts(demo, Path(scratch), progress)
+            acts, checks = _run_acts(demo, Path(scratch_folder), progress)
         except AssignorError as error:
-            log = Path(scratch, spark_process.LOG_NAME)
+            log = Path(scratch_folder, spark_process.LOG_NAME)
             if not log.is_file():
                 raise
             log_copy = report.with_suffix(".log")
@@ -115,18 +115,18 @@ def run_demo(demo: DemoOptions, report: Path, stderr: Console) -> Outcome:
 def _list_act_settings(demo: DemoOptions) -> list[_ActSettings]:
     acts = [_ActSettings("no simulated call", demo.rows, 0)]
     if demo.work_us:
-        call = f"a simulated call of {demo.work_us / 1000:g} ms per record"
-        acts.insert(0, _ActSettings(call, demo.rows, demo.work_us))
+        title = f"a simulated call of {demo.work_us / 1000:g} ms per record"
+        acts.insert(0, _ActSettings(title, demo.rows, demo.work_us))
     return acts
 
 
 def _run_acts(
     demo: DemoOptions, folder: Path, progress: DemoProgress
 ) -> tuple[list[Act], list[Check]]:
-    settings = _list_act_settings(demo)
+    all_settings = _list_act_settings(demo)
     with (
         _start_broker(demo, progress) as address,
-        _create_topics(address, len(_MODES) * len(settings)) as topics,
+        _create_topics(address, len(_OPTIONS_BY_MODE) * len(all_settings)) as topics,
     ):
         acts: list[Act] = []
         checks: list[Check] = []
@@ -137,10 +137,10 @@ def _run_acts(
                 progress.advance()
                 writer = flights.FlightWriter(address)
                 # Run the act without a simulated call first, to warm up the JVMs for the other act.
-                for number, act_settings in reversed([*enumerate(settings, start=1)]):
+                for number, act_settings in reversed([*enumerate(all_settings, start=1)]):
                     min_records, work_us = act_settings.rows // demo.batches, act_settings.work_us
                     modes = []
-                    for name, source_options in _MODES.items():
+                    for name, source_options in _OPTIONS_BY_MODE.items():
                         table, topic = folder / f"{number}-{name}", topics.pop()
                         source = {"kafka.bootstrap.servers": address, **source_options}
                         mode = Mode(spark, name, writer, topic, table, source, min_records, work_us)
@@ -152,22 +152,23 @@ def _run_acts(
                 spark.stop()
         finally:
             stopped_cleanly = spark_process.stop_spark()
-    detail = "all processes stopped" if stopped_cleanly else "some processes had to be killed"
-    return acts, [*checks, Check("no process is left running", stopped_cleanly, detail)]
+    detail = "none had to be killed" if stopped_cleanly else "some had to be killed"
+    return acts, [*checks, Check("all processes stopped", stopped_cleanly, detail)]
 
 
 def _run_act(
     settings: _ActSettings, batches: int, warm_up: int, modes: list[Mode], progress: DemoProgress
 ) -> tuple[Act, list[Check]]:
     """Run all batches in both modes; return their figures and checks."""
-    sizes, expected = compute_batch_sizes(settings.rows, batches), flights.ExpectedTable()
+    sizes, expected_table = compute_batch_sizes(settings.rows, batches), flights.ExpectedTable()
     progress.begin(f"batches with {settings.title}", len(modes) * batches)
-    take_turns(modes, flights.read_flights(settings.rows), sizes, expected, progress.advance)
+    take_turns(modes, flights.read_flights(settings.rows), sizes, expected_table, progress.advance)
     runs = [RunFigures(mode.name, mode.stop(), warm_up=warm_up) for mode in modes]
     checks = [check_batches(runs, sizes)]
     for mode, run in zip(modes, runs, strict=True):
-        checks += check_table(mode.name, expected, mode.query_table())
-        checks += check_run(run, settings.rows, assignor=_MODES[mode.name].get("assignor"))
+        checks += check_table(mode.name, expected_table, mode.query_table())
+        assignor = _OPTIONS_BY_MODE[mode.name].get("assignor")
+        checks += check_run(run, settings.rows, assignor=assignor)
     return Act(settings.title, *runs), checks
 
 

@@ -90,7 +90,7 @@ def _parse_value(name: str, text: str) -> str | int | None:
 
 
 class FlightWriter:
-    """Write flights to topics, with the partitioner of Kafka's Java producer."""
+    """Writes flights to topics, with the partitioner of Kafka's Java producer."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._failures: list[str] = []
@@ -119,10 +119,10 @@ class FlightWriter:
             if number % 5_000 == 0:
                 self._producer.poll(0)
         end_s = time.time()
-        pending = self._producer.flush(60)
-        if pending or self._failures:
+        failed_count = self._producer.flush(60) + len(self._failures)
+        if failed_count:
             raise FlightsError(
-                f"{pending + len(self._failures)} flights were not written to topic {topic!r}: "
+                f"{failed_count} flights were not written to topic {topic!r}: "
                 + (self._failures[0] if self._failures else "no response within 60 s")
             )
         return start_s, end_s

@@ -28,18 +28,17 @@ if TYPE_CHECKING:
     from streaming.observe.figures import BatchFigures
     from streaming.observe.query_progress import BatchProgress
 
-_TIMEOUT_S = 600.0
+_BATCH_LIMIT_S = 600.0
 #: How often a query checks for new records.
 _TRIGGER = "200 milliseconds"
-#: How often the demo checks the query's progress.
-_POLL_S = 0.05
+_PROGRESS_POLL_S = 0.05
 #: Each sleep simulates the work of several records, because short sleeps are inexact and costly.
 _SLEEP_US = 10_000
 
 
 @dataclass(slots=True)
 class Mode:
-    """A query of the demo, by Spark's default or an assignor, with its own topic and table."""
+    """A query of the demo, planned by Spark or an assignor, with its own topic and table."""
 
     spark: SparkSession
     name: str
@@ -50,26 +49,26 @@ class Mode:
     source_options: Mapping[str, str]
     #: Number of records in the smallest batch; the source waits until this number is available.
     min_records: int
-    #: Simulated work per record.
+    #: Simulated work per record, in microseconds.
     work_us: int
     _query: StreamingQuery | None = None
     #: Unix times of each batch's first and last write.
     _write_times: list[tuple[float, float]] = field(default_factory=list)
 
-    def process_batch(self, batch: int, flights: Sequence[Flight]) -> None:
+    def process_batch(self, number: int, flights: Sequence[Flight]) -> None:
         """Write a batch to the topic and wait for its commit; raise an error if that fails."""
         self._write_times.append(self.writer.write(self.topic, flights))
         query = self._query = self._query or self._start()
-        deadline_s = time.monotonic() + _TIMEOUT_S
-        while not _has_committed(query, batch):
+        deadline_s = time.monotonic() + _BATCH_LIMIT_S
+        while not _has_committed(query, number):
             if not query.isActive:
                 query.awaitTermination(1)  # raises the error that stopped the query
                 raise DemoError(f"query {self.name!r} stopped without an error")
             if time.monotonic() > deadline_s:
                 raise DemoError(
-                    f"query {self.name!r} did not commit batch {batch} within {_TIMEOUT_S:g} s"
+                    f"query {self.name!r} did not commit batch {number} within {_BATCH_LIMIT_S:g} s"
                 )
-            time.sleep(_POLL_S)
+            time.sleep(_PROGRESS_POLL_S)
 
     def _start(self) -> StreamingQuery:
         source = (
@@ -126,9 +125,9 @@ class Mode:
         }
 
 
-def _has_committed(query: StreamingQuery, batch: int) -> bool:
+def _has_committed(query: StreamingQuery, number: int) -> bool:
     progress = query.lastProgress
-    return progress is not None and progress["batchId"] == batch and progress["numInputRows"] > 0
+    return progress is not None and progress["batchId"] == number and progress["numInputRows"] > 0
 
 
 def _sum_delays(batch: DataFrame, work_us: int) -> DataFrame:
@@ -156,7 +155,7 @@ def _sum_delays(batch: DataFrame, work_us: int) -> DataFrame:
 def _add_progress(
     figures: BatchFigures, progress: BatchProgress, write_times: tuple[float, float]
 ) -> BatchFigures:
-    source, committed_s = progress.sources[0], progress.timestamp_s + progress.seconds
+    source, commit_time_s = progress.sources[0], progress.timestamp_s + progress.seconds
     first_s, last_s = write_times
     return replace(
         figures,
@@ -164,6 +163,6 @@ def _add_progress(
         records=progress.rows,
         lag={str(tp): count for tp, count in sorted(source.waiting.items())},
         metrics=source.metrics,
-        newest_age_s=committed_s - last_s,
-        oldest_age_s=committed_s - first_s,
+        newest_age_s=commit_time_s - last_s,
+        oldest_age_s=commit_time_s - first_s,
     )

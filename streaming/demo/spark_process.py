@@ -31,8 +31,8 @@ JVM_OPTIONS = (
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
 EXECUTOR_SLOTS = 2
-_EXECUTORS_TIMEOUT_S = 90.0
-_STOP_TIMEOUT_S = 20.0
+_EXECUTORS_LIMIT_S = 90.0
+_STOP_LIMIT_S = 20.0
 #: Environment variables to remove, because they would change how the demo's Spark starts.
 _REMOVED_VARIABLES = (
     "PYSPARK_GATEWAY_PORT",
@@ -99,7 +99,7 @@ def start_spark(folder: Path, workers: int, master: str | None) -> SparkSession:
         popen_args = {"stdout": output, "stderr": output, "cwd": folder, "start_new_session": True}
         start_context(builder._options, builder._options, popen_args)
     spark = builder.getOrCreate()
-    deadline_s, executor_count = time.monotonic() + _EXECUTORS_TIMEOUT_S, 0
+    deadline_s, executor_count = time.monotonic() + _EXECUTORS_LIMIT_S, 0
     while executor_count < workers:
         if time.monotonic() > deadline_s:
             raise DemoError(f"only {executor_count} of {workers} executors started within 90 s")
@@ -143,7 +143,7 @@ def stop_spark() -> bool:
         return True
     with contextlib.suppress(BrokenPipeError):
         process.stdin.close()  # the JVM exits when this pipe is closed
-    deadline_s = time.monotonic() + _STOP_TIMEOUT_S
+    deadline_s = time.monotonic() + _STOP_LIMIT_S
     while _is_running(process) and time.monotonic() < deadline_s:
         time.sleep(0.05)
     stopped_cleanly = not _is_running(process)
@@ -164,6 +164,7 @@ def _is_running(process: Any) -> bool:
 
 
 def _find_last_error(folder: Path) -> str:
+    """Return the last line of Spark's log that names an error, or else its last message."""
     lines = (folder / LOG_NAME).read_text(encoding="utf-8", errors="replace").splitlines()
     messages = [line.strip() for line in lines if line.strip() and not line.startswith("\tat ")]
     error_lines = [line for line in messages if "Exception" in line or "Error" in line]

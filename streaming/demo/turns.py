@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 class BatchProcessor(Protocol):
     """A mode of the demo, or a stand-in for one in a test."""
 
-    def process_batch(self, batch: int, flights: Sequence[Flight]) -> None:
+    def process_batch(self, number: int, flights: Sequence[Flight]) -> None:
         """Process the records of one batch, and return after its commit."""
 
 
@@ -35,7 +35,7 @@ def alternate_order(items: Sequence[_T], batch_number: int) -> Sequence[_T]:
 
 
 def compute_batch_sizes(rows: int, batches: int) -> list[int]:
-    """Divide rows into equal batches; the first also gets the remainder. Raise OptionError if few.
+    """Divide rows into equal batches, the first with the remainder; OptionError if rows < batches.
 
     >>> compute_batch_sizes(11, 3)
     [5, 3, 3]
@@ -50,15 +50,15 @@ def take_turns(
     processors: Sequence[BatchProcessor],
     flights: Iterable[Flight],
     sizes: Sequence[int],
-    expected: ExpectedTable,
+    expected_table: ExpectedTable,
     on_batch_end: Callable[[], None] = lambda: None,
 ) -> None:
-    """Process each batch with each processor, and add its flights to `expected` once."""
+    """Process each batch with each processor, and add its flights to `expected_table` once."""
     remaining_flights = iter(flights)
-    for batch, size in enumerate(sizes):
-        records = list(islice(remaining_flights, size))
-        for flight in records:
-            expected.add(flight)
-        for processor in alternate_order(processors, batch):
-            processor.process_batch(batch, records)
+    for batch_number, size in enumerate(sizes):
+        batch_flights = list(islice(remaining_flights, size))
+        for flight in batch_flights:
+            expected_table.add(flight)
+        for processor in alternate_order(processors, batch_number):
+            processor.process_batch(batch_number, batch_flights)
             on_batch_end()

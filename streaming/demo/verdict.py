@@ -46,9 +46,10 @@ def write_headline(acts: Sequence[Act], checks: Sequence[Check]) -> str:
 def _describe_act(act: Act) -> str:
     assignor, default = act.assignor_run, act.default_run
     pairs = list(zip(assignor.measured_batches, default.measured_batches, strict=False))
-    faster = sum(batch.seconds < other.seconds for batch, other in pairs)
+    faster_count = sum(batch.seconds < other.seconds for batch, other in pairs)
     return (
         f"With {act.title}, the median batch took {assignor.batch_seconds:.2f} s instead of "
-        f"{default.batch_seconds:.2f} s, faster in {faster} of {pluralize(len(pairs), 'round')} "
-        f"(median reading: {assignor.read_seconds:.2f} s instead of {default.read_seconds:.2f} s)."
+        f"{default.batch_seconds:.2f} s, faster in {faster_count} of "
+        f"{pluralize(len(pairs), 'round')} (median reading: {assignor.read_seconds:.2f} s instead "
+        f"of {default.read_seconds:.2f} s)."
     )

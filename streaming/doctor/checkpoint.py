@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 #: Tolerated difference between the producers' clocks and the driver's clock.
 _MAX_CLOCK_SKEW_S = 60.0
-_READ_TIMEOUT_S = 3.0
+_READ_LIMIT_S = 3.0
 _NEW_CHECKPOINT = "give the query a new checkpoint, and set its startingOffsets"
 _RECREATED = "it was deleted and re-created"
-_EFFECT = "partitions may change executors, but no data is affected"
+_DELETION_EFFECT = "partitions may change executors, but no data is affected"
 
 
 def examine_checkpoint(
@@ -39,14 +39,15 @@ def examine_checkpoint(
 
     Raises OptionError if `delta_table` is not a Delta table or cannot be read.
     """
-    recreated = _find_recreated_topics(checkpoint)
-    checks = [_check_batches(checkpoint), *_check_states(checkpoint, {t for _, t in recreated})]
+    description_by_topic = _find_recreated_topics(checkpoint)
+    recreated_topics = {topic for _, topic in description_by_topic}
+    checks = [_check_batches(checkpoint), *_check_states(checkpoint, recreated_topics)]
     checks += [
         Check(_format_topic(source, topic), False, f"{_RECREATED}: {how}; {_NEW_CHECKPOINT}")
-        for (source, topic), how in recreated.items()
+        for (source, topic), how in description_by_topic.items()
     ]
     if brokers is not None:
-        checks += _check_topics(checkpoint, brokers, recreated)
+        checks += _check_topics(checkpoint, brokers, description_by_topic)
     if delta_table is not None:
         checks.append(Check(f"Delta table {delta_table}", *match_batches(checkpoint, delta_table)))
     return checks
@@ -65,31 +66,31 @@ def _check_batches(checkpoint: Checkpoint) -> Check:
     completed_text = "no batch has been completed"
     if completed_batch is not None:
         completed_text = f"the last completed batch is {completed_batch.batch_id}"
-    planned_text = f"batch {planned_batch.batch_id} is planned and will run at the next start"
+    planned_text = f"batch {planned_batch.batch_id} is running, or will run at the next start"
     return Check(name, True, f"{completed_text}; {planned_text}")
 
 
-def _describe_missing_offsets(checkpoint: Checkpoint, last_batch: int) -> str | None:
-    """Return a message if the offsets of the batch before the last one are missing, else None.
+def _describe_missing_offsets(checkpoint: Checkpoint, last_id: int) -> str | None:
+    """Return a message if the batch before the last one has a commit but no offsets, else None.
 
     Spark reads the offsets of both batches when it starts (SPARK-38033). With asynchronous progress
     tracking, it may have logged neither the offsets nor the commit of the earlier batch.
     """
-    previous_batch = last_batch - 1
-    is_logged = any(batch.batch_id == previous_batch for batch in checkpoint.batches)
-    if is_logged or previous_batch not in checkpoint.commits:
+    previous_id = last_id - 1
+    is_logged = any(batch.batch_id == previous_id for batch in checkpoint.batches)
+    if is_logged or previous_id not in checkpoint.commits:
         return None
     advice = "restore the file from a backup"
-    if last_batch in checkpoint.commits:
+    if last_id in checkpoint.commits:
         # Spark needs the file only for the start offsets of a batch that it reruns.
         advice += (
-            f", or copy offsets/{last_batch} to offsets/{previous_batch} (batch {last_batch} is "
+            f", or copy offsets/{last_id} to offsets/{previous_id} (batch {last_id} is "
             "completed; `assignor audit` then reports ranges-mismatch for it)"
         )
     else:
         advice += f"; without a backup, {_NEW_CHECKPOINT}"
-    why = f'Spark would stop with "batch {previous_batch} doesn\'t exist"'
-    return f"offsets/{previous_batch} is missing; {why}: {advice}"
+    why = f'Spark would stop with "batch {previous_id} doesn\'t exist"'
+    return f"offsets/{previous_id} is missing; {why}: {advice}"
 
 
 def _find_recreated_topics(checkpoint: Checkpoint) -> dict[tuple[str, str], str]:
@@ -119,7 +120,7 @@ def _find_recreated_topics(checkpoint: Checkpoint) -> dict[tuple[str, str], str]
     return description_by_topic
 
 
-def _check_states(checkpoint: Checkpoint, recreated: set[str]) -> Iterator[Check]:
+def _check_states(checkpoint: Checkpoint, recreated_topics: set[str]) -> Iterator[Check]:
     """Check that the planner's states are readable and belong to this query.
 
     Re-created topics are ignored, because the state is ahead of their new offsets.
@@ -128,14 +129,14 @@ def _check_states(checkpoint: Checkpoint, recreated: set[str]) -> Iterator[Check
         path, _, why = warning.partition(": ")
         is_new = "newer than" in why
         advice = "install the assignor-bridge that wrote it, or " if is_new else ""
-        yield Check(f"state {path}", False, f"{why}: {advice}delete the file; {_EFFECT}")
+        yield Check(f"state {path}", False, f"{why}: {advice}delete the file; {_DELETION_EFFECT}")
     for source, state in checkpoint.states.items():
         ends = checkpoint.ends_of(source, checkpoint.last_planned)
         columns = (state.topic.tolist(), state.partition.tolist(), state.position.tolist())
         partitions_ahead = [
             Partition(topic, number)
             for index, number, position in zip(*columns, strict=True)
-            if (topic := state.topics[index]) not in recreated
+            if (topic := state.topics[index]) not in recreated_topics
             and position > ends.get(topic, {}).get(number, position)
         ]
         fault = ""
@@ -149,7 +150,7 @@ def _check_states(checkpoint: Checkpoint, recreated: set[str]) -> Iterator[Check
         yield Check(
             f"state of sources/{source}",
             not fault,
-            f"{fault}: delete sources/{source}/assignments; {_EFFECT}"
+            f"{fault}: delete sources/{source}/assignments; {_DELETION_EFFECT}"
             if fault
             else f"generation {state.generation}, {pluralize(len(state.readers), 'executor')}",
         )
@@ -159,64 +160,65 @@ def _check_states(checkpoint: Checkpoint, recreated: set[str]) -> Iterator[Check
 class _TopicLogs:
     """State of the checkpoint's topics on the brokers: partition numbers, and log offsets."""
 
-    partitions: dict[str, frozenset[int]]
+    numbers_by_topic: dict[str, frozenset[int]]
     begins: dict[Partition, int]
     ends: dict[Partition, int]
     #: Unix time of the first record in each partition that was re-created after the last batch.
-    recreated_s: dict[Partition, float]
+    recreation_times_s: dict[Partition, float]
 
 
 def _check_topics(
-    checkpoint: Checkpoint, brokers: Brokers, recreated: Container[tuple[str, str]]
+    checkpoint: Checkpoint, brokers: Brokers, excluded_topics: Container[tuple[str, str]]
 ) -> Iterator[Check]:
-    """Check each topic of each source, except the `recreated` topics."""
-    starts = {s: checkpoint.ends_of(s, checkpoint.last_committed) for s in checkpoint.sources}
-    planned_ends = {s: checkpoint.ends_of(s, checkpoint.last_planned) for s in checkpoint.sources}
-    all_ends = planned_ends.values()
+    """Check each topic of each source, except `excluded_topics` (pairs of source and topic)."""
+    sources = checkpoint.sources
+    starts_by_source = {s: checkpoint.ends_of(s, checkpoint.last_committed) for s in sources}
+    ends_by_source = {s: checkpoint.ends_of(s, checkpoint.last_planned) for s in sources}
+    all_ends = ends_by_source.values()
     numbers_by_topic = brokers.list_partitions({topic for ends in all_ends for topic in ends})
     partitions = {tp for ends in all_ends for tp in flatten_offsets(ends)}
     log_begins, log_ends = brokers.fetch_log_ranges(
         {tp for tp in partitions if tp.number in numbers_by_topic.get(tp.topic, ())}
     )
-    recreated_s = _find_recreation_times(checkpoint, brokers, all_ends, log_begins, log_ends)
-    logs = _TopicLogs(numbers_by_topic, log_begins, log_ends, recreated_s)
-    for source in checkpoint.sources:
-        for topic in sorted(t for t in planned_ends[source] if (source, t) not in recreated):
+    recreation_times_s = _find_recreation_times(checkpoint, brokers, all_ends, log_begins, log_ends)
+    logs = _TopicLogs(numbers_by_topic, log_begins, log_ends, recreation_times_s)
+    for source, source_ends in ends_by_source.items():
+        for topic in sorted(t for t in source_ends if (source, t) not in excluded_topics):
             is_sound = False
             if topic in brokers.missing_topics:
                 lines = [
-                    "it is not on the brokers: create it, or remove it from the subscription; "
-                    "with failOnDataLoss=true the query stops"
+                    "it is not on the brokers: check --bootstrap-server, or remove it from the "
+                    "subscription and start once with failOnDataLoss=false"
                 ]
             elif topic not in numbers_by_topic:
                 lines = ["the brokers do not report its partitions: see the note on stderr"]
             else:
-                start = flatten_offsets({topic: starts[source].get(topic, {})})
-                end = flatten_offsets({topic: planned_ends[source][topic]})
-                lines = _find_faults(topic, start, end, logs)
+                starts = flatten_offsets({topic: starts_by_source[source].get(topic, {})})
+                ends = flatten_offsets({topic: source_ends[topic]})
+                lines = _find_faults(topic, starts, ends, logs)
                 is_sound = not lines
-            count = len(numbers_by_topic.get(topic, ()))
-            lines = lines or [f"the checkpoint's offsets exist; partitions: {count}"]
+            partition_count = len(numbers_by_topic.get(topic, ()))
+            lines = lines or [f"the checkpoint's offsets exist; partitions: {partition_count}"]
             yield from (Check(_format_topic(source, topic), is_sound, line) for line in lines)
 
 
 def _find_faults(
-    topic: str, start: dict[Partition, int], end: dict[Partition, int], logs: _TopicLogs
+    topic: str, starts: dict[Partition, int], ends: dict[Partition, int], logs: _TopicLogs
 ) -> list[str]:
-    """Describe the faults of one topic, which the planned batch reads from `start` to `end`."""
+    """Describe the faults of one topic, which the planned batch reads from `starts` to `ends`."""
     faults = []
-    existing_numbers = logs.partitions[topic]
-    missing_partitions = [tp for tp in end if tp.number not in existing_numbers]
+    existing_numbers = logs.numbers_by_topic[topic]
+    missing_partitions = [tp for tp in ends if tp.number not in existing_numbers]
     if missing_partitions:
         faults.append(
             f"it has {pluralize(len(existing_numbers), 'partition')}, but the checkpoint also has "
             f"{_join(missing_partitions)}: {_RECREATED} with fewer; {_NEW_CHECKPOINT}"
         )
-    partitions_ahead = [tp for tp, at in end.items() if at > logs.ends.get(tp, at)]
-    positions_text = _format_positions(partitions_ahead, end, "ends at", logs.ends)
-    recreated_partitions = [tp for tp in end if tp in logs.recreated_s]
+    partitions_ahead = [tp for tp, end in ends.items() if end > logs.ends.get(tp, end)]
+    positions_text = _format_positions(partitions_ahead, ends, "ends at", logs.ends)
+    recreated_partitions = [tp for tp in ends if tp in logs.recreation_times_s]
     if recreated_partitions:
-        first_s = min(logs.recreated_s[tp] for tp in recreated_partitions)
+        first_s = min(logs.recreation_times_s[tp] for tp in recreated_partitions)
         first_time = datetime.datetime.fromtimestamp(first_s, datetime.timezone.utc)
         faults.append(
             f"{_RECREATED}: the first records of {_join(recreated_partitions)} are from "
@@ -224,7 +226,7 @@ def _find_faults(
             f"these offsets; {_NEW_CHECKPOINT}"
         )
     elif partitions_ahead and len(partitions_ahead) == sum(
-        at > 0 for tp, at in end.items() if tp.number in existing_numbers
+        end > 0 for tp, end in ends.items() if tp.number in existing_numbers
     ):
         faults.append(
             f"{_RECREATED}: the checkpoint is ahead of the log end in all partitions that it has "
@@ -235,17 +237,17 @@ def _find_faults(
             f"the checkpoint is ahead of the log end: {positions_text}; the brokers lost records "
             f"or the topic was re-created; {_NEW_CHECKPOINT}"
         )
-    unknown_partitions = [tp for tp in end if tp.number in existing_numbers and tp not in logs.ends]
+    unknown_partitions = {tp for tp in ends if tp.number in existing_numbers} - logs.ends.keys()
     if unknown_partitions:
         faults.append(
             f"the brokers do not report the offsets of {_join(unknown_partitions)}: check that "
-            "each has a leader and that you may read it; see the note on stderr"
+            "each has a leader and that you may describe it; see the note on stderr"
         )
-    partitions_behind = [tp for tp, at in start.items() if at < logs.begins.get(tp, at)]
+    partitions_behind = [tp for tp, start in starts.items() if start < logs.begins.get(tp, start)]
     if partitions_behind:
         faults.append(
             "records were deleted before they were read: "
-            f"{_format_positions(partitions_behind, start, 'begins at', logs.begins)}; raise "
+            f"{_format_positions(partitions_behind, starts, 'begins at', logs.begins)}; raise "
             "retention.ms or read faster, and start once with failOnDataLoss=false to skip them"
         )
     return faults
@@ -254,11 +256,11 @@ def _find_faults(
 def _find_recreation_times(
     checkpoint: Checkpoint,
     brokers: Brokers,
-    planned_ends: Iterable[KafkaOffsets],
+    all_ends: Iterable[KafkaOffsets],
     log_begins: dict[Partition, int],
     log_ends: dict[Partition, int],
 ) -> dict[Partition, float]:
-    """Return the times of first records that are newer than the last batch, but below its end.
+    """Return times of first records that are newer than the last batch but below its end offsets.
 
     Such a record shows that the topic was re-created, even if it has grown past the old offsets.
     Times in the future are ignored, because they come from a wrong producer clock.
@@ -267,15 +269,15 @@ def _find_recreation_times(
     if planned_batch is None or planned_batch.timestamp_ms is None:
         return {}
     read_offsets: dict[Partition, int] = {}
-    for offsets in planned_ends:
+    for offsets in all_ends:
         for tp, offset in flatten_offsets(offsets).items():
             if log_begins.get(tp, offset) < offset:
                 read_offsets[tp] = max(offset, read_offsets.get(tp, 0))
-    starts = {tp: log_begins[tp] for tp in read_offsets if log_begins[tp] < log_ends.get(tp, 0)}
+    begins = {tp: log_begins[tp] for tp in read_offsets if log_begins[tp] < log_ends.get(tp, 0)}
     min_time_s = planned_batch.timestamp_ms / 1000 + _MAX_CLOCK_SKEW_S
     failures: Failures = {}
-    first_records = find_first_unread(brokers, starts, _READ_TIMEOUT_S, failures)
-    brokers.note_failures("time of the first record", failures, len(starts))
+    first_records = find_first_unread(brokers, begins, _READ_LIMIT_S, failures)
+    brokers.note_failures("time of the first record", failures, len(begins))
     max_time_s = time.time() + _MAX_CLOCK_SKEW_S
     return {
         tp: record.time_s

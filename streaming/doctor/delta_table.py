@@ -20,15 +20,15 @@ def match_batches(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
     if checkpoint.query_id is None:
         return True, "unknown: the checkpoint has no query id"
     log = read_table_log(table, checkpoint.query_id)
-    last_planned = _get_id(checkpoint.last_planned)
-    last_committed = _get_id(checkpoint.last_committed)
+    last_planned = _get_batch_id(checkpoint.last_planned)
+    last_committed = _get_batch_id(checkpoint.last_committed)
     if log.batch is None:
         return True, (
             "unknown: the table's JSON commits have no batch of the query, and older commits are "
             "in Parquet checkpoints, which are not read"
         )
     if log.batch > last_planned:  # a running query may have planned this batch meanwhile
-        last_planned = _get_id(read_checkpoint(checkpoint.name).last_planned)
+        last_planned = _get_batch_id(read_checkpoint(checkpoint.name).last_planned)
     if fault := describe_mismatch(log, checkpoint.name, last_planned, last_committed):
         return False, f"it {fault}"
     return True, _describe(log.batch, last_planned, last_committed)
@@ -42,5 +42,5 @@ def _describe(table_batch: int, last_planned: int, last_committed: int) -> str:
     return f"last batch: {table_batch} in the table, {last_planned} in the checkpoint"
 
 
-def _get_id(batch: LoggedBatch | None) -> int:
+def _get_batch_id(batch: LoggedBatch | None) -> int:
     return batch.batch_id if batch is not None else NO_BATCH

@@ -51,19 +51,19 @@ def _check_java() -> Check:
     name = "Java 17 or 21"
     try:
         java = ivy.find_tool("java")
-        output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+        process = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     except (ivy.JarError, OSError) as error:
         return Check(name, False, str(error))
-    text = output.stderr.strip()
-    version = re.search(r'version "(\d+)', text)
-    is_supported = version is not None and version[1] in _JAVA_VERSIONS
-    compiler = ""
+    text = process.stderr.strip()
+    version_match = re.search(r'version "(\d+)', text)
+    is_supported = version_match is not None and version_match[1] in _JAVA_VERSIONS
+    javac_note = ""
     try:
         ivy.find_tool("javac")
     except ivy.JarError:
-        compiler = "; javac is missing (the embedded broker and `make jar` need it)"
+        javac_note = "; javac is missing (the embedded broker and `make jar` need it)"
     first_line = text.splitlines()[0] if text else "`java -version` printed nothing"
-    return Check(name, is_supported, f"{first_line}, {java}{compiler}")
+    return Check(name, is_supported, f"{first_line}, {java}{javac_note}")
 
 
 def _check_cache_folder() -> Check:
@@ -84,12 +84,12 @@ def _check_spark() -> Check:
         return Check(name, False, f"not installed: {tested_spark.INSTALL}")
     except ivy.JarError as error:
         return Check(name, False, str(error))
-    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    version_numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
     mismatch = describe_mismatch()
     if mismatch is not None:
         mismatch += f": install pyspark=={version}, or unset SPARK_HOME"
     details = tested_spark.describe_untested(version) or mismatch or version
-    return Check(name, numbers >= (4, 0, 1), details)
+    return Check(name, version_numbers >= (4, 0, 1), details)
 
 
 def _check_jar() -> Check:
@@ -119,11 +119,11 @@ def _check_delta() -> Check:
     if importlib.util.find_spec("delta") is None:
         return Check(name, True, "not installed: `assignor run` needs the extra 'delta'")
     check = _check_package(name, delta_coordinate)
-    untested = describe_unknown_spark(spark_version()) if check.holds else None
-    return Check(check.name, check.holds, f"{check.details}; {untested}") if untested else check
+    note = describe_unknown_spark(spark_version()) if check.holds else None
+    return Check(check.name, check.holds, f"{check.details}; {note}") if note else check
 
 
 def check_brokers(brokers: Brokers) -> Check:
-    """Check that the brokers list their topics."""
-    topics_text = pluralize(len(brokers.list_all_partitions()), "topic")
-    return Check("brokers answer", True, f"{pluralize(brokers.count, 'broker')}, {topics_text}")
+    """Check that the brokers list their topics, or raise BrokerUnreachableError."""
+    topics = pluralize(len(brokers.list_all_partitions()), "topic")
+    return Check("brokers answer", True, f"{pluralize(brokers.broker_count, 'broker')}, {topics}")

@@ -8,7 +8,7 @@ from streaming.observe.masters import find_reachable_address, parse_addresses
 
 
 def examine_spark(url: str) -> Check:
-    """Check that the port of a URL accepts connections.
+    """Check that an address in a URL accepts connections.
 
     Raises OptionError if the URL is invalid or has no address, such as `local` or `yarn`.
     """

@@ -31,7 +31,7 @@ from assignor_bridge.assignors.registry import lookup, split_names
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import MAX_OFFSET, MAX_PARTITION, MAX_TOPIC_LENGTH
 from assignor_bridge.options import PREFIX
-from streaming.human_json.json_input import JsonObject, parse, read_model
+from streaming.human_json.json_input import JsonObject, parse_json, validate_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -232,7 +232,7 @@ class Answer:
 
 def parse_request(text: bytes | str) -> Request:
     """Parse one line of input; raise InputError if it does not follow the contract."""
-    return read_model(Request, parse(text, "the group"), "the group")
+    return validate_model(Request, parse_json(text, "the group"), "the group")
 
 
 def _make_members(inputs: Mapping[str, _Member]) -> tuple[Member, ...]:
@@ -265,9 +265,9 @@ def answer_steps(request: Request, find: Callable[[str], Assignor] = lookup) -> 
     names, options = split_names(request.assignor), tuple(request.options.items())
     for step_number, change in enumerate((None, *request.steps)):
         if change is not None:
-            previous = answers[-1]
-            on_assignment = previous.assignor.on_assignment
-            group = group.after(previous.assignment, generation + step_number, on_assignment)
+            previous_answer = answers[-1]
+            on_assignment = previous_answer.assignor.on_assignment
+            group = group.after(previous_answer.assignment, generation + step_number, on_assignment)
             group = _apply_change(group, change, f"step {step_number}")
         choice = choose(names, group, configure_assignors(names, options, find).__getitem__)
         assignment = assign_checked(choice.assignor, group)

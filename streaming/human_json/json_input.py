@@ -23,7 +23,7 @@ class InputError(OptionError):
     """Input that does not follow the JSON contract."""
 
 
-def parse(text: bytes | str, label: str) -> Any:
+def parse_json(text: bytes | str, label: str) -> Any:
     """Parse JSON; reject repeated keys, unpaired surrogates, and the constants NaN and Infinity.
 
     Raises InputError if it is invalid; `label` names the input in the message.
@@ -81,7 +81,7 @@ class JsonObject(BaseModel):
         return {k: v for k, v in data.items() if v is not None or field_by_key[k].is_required()}
 
 
-def read_model(model: type[_Model], data: Any, label: str) -> _Model:
+def validate_model(model: type[_Model], data: Any, label: str) -> _Model:
     """Validate JSON values and return them as an instance of `model`.
 
     Raises InputError if they are invalid; `label` names the input in the message.

@@ -21,7 +21,7 @@ from assignor_bridge.planner.racks import Replicas
 from assignor_bridge.protocol.columns import unpack_batch
 from assignor_bridge.protocol.messages import PlanBatch
 from checkpoints.state_text import encode
-from streaming.human_json.json_input import InputError, JsonObject, read_model
+from streaming.human_json.json_input import InputError, JsonObject, validate_model
 from streaming.validation import to_option_text
 
 if TYPE_CHECKING:
@@ -109,24 +109,24 @@ class PlanLogLine(BaseModel):
     snapshot: dict[str, Any]
     batch_id: _Int64 | None = None
     plan: Any = None
-    #: Requested and admitted end offsets of the batch, if `assignor.*` options limit it.
+    #: The request to limit the batch, and its answer; None if no `assignor.*` option limits it.
     admission: Any = None
 
 
 def parse_plan_log_line(line: Any) -> PlanLogLine:
     """Parse a line of a plan log from its JSON value; raise InputError if it is invalid."""
-    return read_model(PlanLogLine, line, "the line")
+    return validate_model(PlanLogLine, line, "the line")
 
 
-def read_snapshot(value: Any) -> tuple[MicroBatch, str | None]:
+def parse_snapshot(value: Any) -> tuple[MicroBatch, str | None]:
     """Return a snapshot's batch, and its state as text (None without one), from its JSON value.
 
     Raises InputError with the location if it does not follow the contract, and OptionError if it
     contradicts itself or has invalid options.
     """
     if isinstance(value, dict) and isinstance(value.get("ranges"), dict):
-        return _read_request(value)
-    snapshot = read_model(_Snapshot, value, "the snapshot")
+        return _parse_request(value)
+    snapshot = validate_model(_Snapshot, value, "the snapshot")
     ranges, reports = snapshot.ranges, snapshot.observed
     options = {name: text for name, text in snapshot.options.items() if text is not None}
     allocation = snapshot.allocation
@@ -152,7 +152,7 @@ def read_snapshot(value: Any) -> tuple[MicroBatch, str | None]:
     return batch, snapshot.state
 
 
-def _read_request(value: Any) -> tuple[MicroBatch, str | None]:
+def _parse_request(value: Any) -> tuple[MicroBatch, str | None]:
     try:
         request = msgspec.convert(value, _LoggedRequest)
     except msgspec.ValidationError as error:
@@ -160,7 +160,7 @@ def _read_request(value: Any) -> tuple[MicroBatch, str | None]:
     return unpack_batch(request, parse_options(request.options)), request.state
 
 
-def write_plan(planned_batch: PlannedBatch) -> dict[str, Any]:
+def plan_to_json(planned_batch: PlannedBatch) -> dict[str, Any]:
     """Return a plan as JSON values."""
     batch, tasks = planned_batch.batch, planned_batch.tasks
     executor_ids = [*(executor.id for executor in batch.executors), None]  # index -1: no executor
@@ -179,8 +179,8 @@ def write_plan(planned_batch: PlannedBatch) -> dict[str, Any]:
         json_tasks[task]["standbys"] = list(standbys)
     tails = zip(json_tasks[tasks.heads :], tasks.tail_seconds, tasks.tail_executors, strict=True)
     for json_task, seconds, executors in tails:
-        preferred = [executor_ids[executor] for executor in executors]
-        json_task["tail"] = {"seconds": seconds, "executors": preferred}
+        preferred_ids = [executor_ids[executor] for executor in executors]
+        json_task["tail"] = {"seconds": seconds, "executors": preferred_ids}
     return {
         "assignor": planned_batch.assignor,
         "tasks": json_tasks,

@@ -1,7 +1,7 @@
 """Request metadata from brokers, with a time limit and many partitions per request.
 
-If a request for a value fails, the value is unknown and a note is added. An error is raised only
-if no broker answers or authentication fails. Notes and error messages contain no secrets.
+If a request for a value fails, the value is unknown and a note is added. Requests raise an
+error only if no broker answers or authentication fails. Notes and errors contain no secrets.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
     from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]
 
-    #: Names of the topics or partitions whose requests failed, by reason.
+    #: Names of the topics, partitions, or brokers whose requests failed, by reason.
     Failures = dict[str, list[str]]
 
 DESCRIBE = "Describe"
-#: Resource type, as in Kafka's ACLs, of each error for a missing permission.
-_RESOURCE_OF_ERROR = {
+#: Resource type, as in Kafka's ACLs, by error for a missing permission.
+_RESOURCE_TYPE_BY_ERROR = {
     "TOPIC_AUTHORIZATION_FAILED": "Topic",
     "GROUP_AUTHORIZATION_FAILED": "Group",
     "CLUSTER_AUTHORIZATION_FAILED": "Cluster",
@@ -93,8 +93,7 @@ class Brokers:
         self.notes: list[str] = []
         #: Requested topics that do not exist.
         self.missing_topics: set[str] = set()
-        #: The number of brokers.
-        self.count = 0
+        self.broker_count = 0
         self.admin = self._connect()
         self._consumer = self.make_consumer("assignor-lag")  # librdkafka requires a group
 
@@ -104,10 +103,10 @@ class Brokers:
         return Consumer(self.settings.to_client_config(group_id=group, **settings))
 
     def list_partitions(self, topics: Iterable[str]) -> dict[str, frozenset[int]]:
-        """Return each topic's partition numbers; omit topics that are missing or not described."""
+        """Return each topic's partition numbers; omit missing topics, and note failed requests."""
         names = sorted(set(topics))
         all_topics = self._all_topics if len(names) > _MAX_SINGLE_TOPIC_REQUESTS else {}
-        partitions = {}
+        numbers_by_topic = {}
         for name in names:
             topic = all_topics.get(name) or self._fetch_topics(name).get(name)
             error = topic.error if topic is not None else None
@@ -116,8 +115,8 @@ class Brokers:
             elif error is not None:
                 self.notes.append(f"topic {name!r}: {self.describe_error(error, DESCRIBE, name)}")
             else:
-                partitions[name] = frozenset(topic.partitions)
-        return partitions
+                numbers_by_topic[name] = frozenset(topic.partitions)
+        return numbers_by_topic
 
     def list_all_partitions(self) -> dict[str, frozenset[int]]:
         """Return the partition numbers of all topics that the user may describe."""
@@ -136,22 +135,22 @@ class Brokers:
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(topics)]
         if not resources:
             return {}
-        retention = {}
+        retention_by_topic = {}
         failures: Failures = {}
-        answers = self.admin.describe_configs(resources, request_timeout=self.limit_s)
-        for resource, future in answers.items():
+        futures = self.admin.describe_configs(resources, request_timeout=self.limit_s)
+        for resource, future in futures.items():
             try:
                 configs = self.await_answer(future)
             except KafkaException as error:
                 self.add_failure(failures, error.args[0], "DescribeConfigs", resource.name)
             else:
                 values = {name: entry.value for name, entry in configs.items()}
-                retention[resource.name] = _parse_retention(values)
+                retention_by_topic[resource.name] = _parse_retention(values)
         self.note_failures("retention", failures, len(resources))
-        return retention
+        return retention_by_topic
 
     def await_answer(self, future: Any) -> Any:
-        """Return the answer to an admin client's request; raise KafkaException if there is none."""
+        """Return the answer to an admin client's request; raise KafkaException if it fails."""
         try:
             return future.result(self.limit_s + _GRACE_S)
         except concurrent.futures.TimeoutError as error:
@@ -160,12 +159,12 @@ class Brokers:
     def describe_error(self, error: KafkaError, operation: str = "", name: str = "") -> str:
         """Describe an error in one line without secrets.
 
-        If a permission is missing, the text names the `operation`, if given, and the resource.
+        With an `operation`, the text for a missing permission names it and the resource.
         """
-        kind = _RESOURCE_OF_ERROR.get(error.name())
-        if kind is None or not operation:
+        resource_type = _RESOURCE_TYPE_BY_ERROR.get(error.name())
+        if resource_type is None or not operation:
             return self.settings.redact(" ".join(str(error.str()).split()))
-        return f"the user lacks {operation} on {kind}" + (f" {name!r}" if name else "")
+        return f"the user lacks {operation} on {resource_type}" + (f" {name!r}" if name else "")
 
     def add_failure(
         self, failures: Failures, error: KafkaError, operation: str, name: object
@@ -176,11 +175,11 @@ class Brokers:
     def note_failures(self, quantity: str, failures: Failures, count: int) -> None:
         """Add a note per reason why `quantity` is unknown for some of `count` names."""
         for reason, names in failures.items():
-            unknown = f"{quantity} is unknown for {len(names)} of {count}"
-            self.notes.append(f"{unknown} ({elide(sorted(names))}): {reason}")
+            problem = f"{quantity} is unknown for {len(names)} of {count}"
+            self.notes.append(f"{problem} ({elide(sorted(names))}): {reason}")
 
     def _connect(self) -> AdminClient:
-        """Create a client and wait for an answer; stop waiting if no broker can answer."""
+        """Create a client and count the brokers; stop waiting once no broker can answer."""
         # A list, not a method, keeps clients out of reference cycles: the garbage collector may run
         # in a thread of librdkafka, and destroying a client in such a thread aborts the process.
         errors: list[KafkaError] = []
@@ -193,18 +192,18 @@ class Brokers:
                 f"cannot create a Kafka client for {self._address!r}: {reason}"
             ) from error
         future = admin.describe_cluster(request_timeout=self.limit_s)
-        deadline = time.monotonic() + self.limit_s + _GRACE_S
-        while time.monotonic() < deadline and not any(e.code() in _FINAL_ERRORS for e in errors):
+        deadline_s = time.monotonic() + self.limit_s + _GRACE_S
+        while time.monotonic() < deadline_s and not any(e.code() in _FINAL_ERRORS for e in errors):
             admin.poll(0)  # calls error_cb
             if concurrent.futures.wait([future], _POLL_S).done:
                 break
         try:
-            self.count = len(future.result(0).nodes)
+            self.broker_count = len(future.result(0).nodes)
         except (KafkaException, concurrent.futures.TimeoutError) as error:
-            reasons = [e for e in errors if e.code() != KafkaError._ALL_BROKERS_DOWN]
-            if reasons:
-                reason = self.describe_error(reasons[-1])
-            elif time.monotonic() > deadline - _GRACE_S:
+            causes = [e for e in errors if e.code() != KafkaError._ALL_BROKERS_DOWN]
+            if causes:
+                reason = self.describe_error(causes[-1])
+            elif time.monotonic() > deadline_s - _GRACE_S:
                 reason = f"no answer within {self.limit_s:g} s"
             else:
                 reason = "the connection was closed"

@@ -50,11 +50,11 @@ class ClassicGroup:
     members: tuple[ClassicMember, ...]
 
 
-def read_classic_group(brokers: Brokers, name: str) -> ClassicGroup:
-    """Return the members of a group.
+def fetch_classic_group(brokers: Brokers, name: str) -> ClassicGroup:
+    """Return a group's assignor and members.
 
-    Raises GroupError if the user may not describe the group or its coordinator does not answer, if
-    the group has no members or is in a rebalance, or if its members are not classic consumers.
+    Raises GroupError if the user may not describe the group, its coordinator does not answer, it
+    has no members or is in a rebalance, or its members are malformed or not classic consumers.
     """
     description = describe_group(brokers, name)
     if description is None or not description.members:
@@ -64,7 +64,7 @@ def read_classic_group(brokers: Brokers, name: str) -> ClassicGroup:
             f"group {name!r} uses group.protocol=consumer (KIP-848): the broker assigns its "
             "partitions, and no assignor of a client can"
         )
-    instances = {member.member_id: member.group_instance_id for member in description.members}
+    instance_by_id = {member.member_id: member.group_instance_id for member in description.members}
     try:
         with warnings.catch_warnings():
             # Deprecated for describe_consumer_groups, which lacks these bytes.
@@ -85,7 +85,7 @@ def read_classic_group(brokers: Brokers, name: str) -> ClassicGroup:
             "consumers, so no assignor of consumers applies"
         )
     try:
-        members = tuple(_decode_member(m, instances.get(m.id)) for m in group.members)
+        members = tuple(_decode_member(m, instance_by_id.get(m.id)) for m in group.members)
     except ValueError as error:
         raise GroupError(f"group {name!r}: a member's metadata is malformed ({error})") from error
     return ClassicGroup(name, str(group.protocol), members)

@@ -40,7 +40,7 @@ class EmbeddedBroker:
     Parameters
     ----------
     data
-        Folder for data, settings, and log, kept; if None, a temporary one that `close` deletes.
+        Folder, which is kept, for data, settings, and log; if None, a temporary one until `close`.
     port
         Port of the broker; if None, a free port, which is used until `close`.
     properties
@@ -113,7 +113,7 @@ class EmbeddedBroker:
         """Start the broker and wait until it answers; a restart keeps its port and data.
 
         Raises OptionError if the given port or data folder cannot be used, JarError if Java or
-        Kafka's jars are missing, and BrokerError, which quotes the log, if the broker is not ready.
+        Kafka's jars are missing, and BrokerError, usually with log lines, for any other failure.
         """
         if self.pid is not None:
             return
@@ -121,18 +121,18 @@ class EmbeddedBroker:
         self._prepare_folder()
         # A port that the user chose or that clients have used cannot be replaced, only tried again.
         is_fixed = self._requested_port is not None or self._ports is not None
-        attempts = 2 if is_fixed else _START_ATTEMPTS
+        remaining_attempts = 2 if is_fixed else _START_ATTEMPTS
         try:
-            while not self._start_once(jars, is_last=attempts == 1):
-                attempts -= 1
+            while not self._start_once(jars, is_last=remaining_attempts == 1):
+                remaining_attempts -= 1
         except BaseException:
             self._end_process()
             if self._ports is None:
-                self._remove_temporary()
+                self._remove_temporary_folder()
             raise
 
     def stop(self) -> None:
-        """Shut the broker down cleanly; keep data and port for another start."""
+        """Shut the broker down, or kill it after 20 s; keep data and port for another start."""
         self._end_process()
 
     def kill(self) -> None:
@@ -147,7 +147,7 @@ class EmbeddedBroker:
     def close(self) -> None:
         """Stop the broker; remove its folder if it is temporary."""
         self._end_process(kill=self._data is None)
-        self._remove_temporary()
+        self._remove_temporary_folder()
         self._ports = None
 
     def check_alive(self) -> None:
@@ -185,13 +185,13 @@ class EmbeddedBroker:
     def _start_once(self, jars: list[Path], *, is_last: bool) -> bool:
         """Start on one pair of ports; return False if another process took one of them."""
         ports = self._ports or setup.find_free_ports(self._requested_port)
-        meta = self.folder / "log" / "meta.properties"
-        cluster_id = setup.make_cluster_id() if not meta.exists() else None
-        settings = self.folder / "broker.properties"
+        meta_file = self.folder / "log" / "meta.properties"
+        cluster_id = setup.make_cluster_id() if not meta_file.exists() else None
+        settings_file = self.folder / "broker.properties"
         text = setup.format_settings(ports, self.folder, self._properties)
-        settings.write_text(text, encoding="utf-8")
-        temporary = self.folder if self._data is None else None
-        command = setup.build_command(jars, settings, cluster_id, temporary, heap=_HEAP)
+        settings_file.write_text(text, encoding="utf-8")
+        temp_folder = self.folder if self._data is None else None
+        command = setup.build_command(jars, settings_file, cluster_id, temp_folder, heap=_HEAP)
         env = {**os.environ, "LC_ALL": "C.UTF-8"}  # for non-ASCII folder names
         with self.log_file.open("ab") as log:
             self._log_start = log.tell()
@@ -199,7 +199,7 @@ class EmbeddedBroker:
             pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": log, "stderr": log}
             self._process = subprocess.Popen(command, env=env, start_new_session=True, **pipes)
         try:
-            self._await_ready(ports[0], cluster_id or setup.read_cluster_id(meta))
+            self._await_ready(ports[0], cluster_id or setup.read_cluster_id(meta_file))
         except BrokerError:
             is_port_taken = not all(map(setup.is_free, ports))
             if is_last or self._process.poll() is None or not is_port_taken:
@@ -211,12 +211,12 @@ class EmbeddedBroker:
 
     def _await_ready(self, port: int, cluster_id: str) -> None:
         state = "no connection was accepted"
-        deadline = time.monotonic() + _READY_LIMIT_S
-        while not setup.accepts_connections(port) and time.monotonic() < deadline:
+        deadline_s = time.monotonic() + _READY_LIMIT_S
+        while not setup.accepts_connections(port) and time.monotonic() < deadline_s:
             self.check_alive()
             time.sleep(0.05)
         admin = AdminClient({"bootstrap.servers": f"{setup.HOST}:{port}", "log_level": 0})
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline_s:
             self.check_alive()
             try:
                 metadata = admin.list_topics(timeout=1.0)
@@ -248,7 +248,7 @@ class EmbeddedBroker:
         raw_lines = (x for x in content.splitlines() if not x.startswith(skipped_prefixes))
         lines = [line.strip() for line in raw_lines if line.strip()]
         first_line = next((i for i, line in enumerate(lines) if " ERROR " in line), -_MAX_LOG_LINES)
-        return " | ".join(lines[first_line:][:_MAX_LOG_LINES]) or f"{self.log_file} is empty"
+        return " | ".join(lines[first_line:][:_MAX_LOG_LINES]) or f"nothing new in {self.log_file}"
 
     def _end_process(self, *, kill: bool = False) -> None:
         process, self._process = self._process, None
@@ -261,7 +261,7 @@ class EmbeddedBroker:
                     process.wait(_STOP_LIMIT_S)
             process.kill()
 
-    def _remove_temporary(self) -> None:
+    def _remove_temporary_folder(self) -> None:
         if self._data is None and self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._folder = None

@@ -42,12 +42,12 @@ def fetch_jars(on_line: Callable[[str], None] | None = None) -> list[Path]:
 
 
 def build_command(
-    jars: list[Path], settings: Path, cluster_id: str | None, temporary: Path | None, *, heap: str
+    jars: list[Path], settings: Path, cluster_id: str | None, temp_folder: Path | None, *, heap: str
 ) -> list[str]:
     """Return the command that starts the broker.
 
     With a `cluster_id`, the launcher first formats the data folder. When this process ends, the
-    launcher deletes the folder `temporary`, if given.
+    launcher deletes `temp_folder`, if given.
     """
     log_settings = {"defaultLogLevel": "warn", "logFile": "System.out", "showDateTime": "true"}
     log_settings["dateTimeFormat"] = "HH:mm:ss.SSS"
@@ -56,7 +56,7 @@ def build_command(
     ]
     options = [f"-Xmx{heap}", "-Djava.awt.headless=true", *log_options]
     class_path = os.pathsep.join(map(str, jars))
-    arguments = [str(settings), cluster_id or "-", str(temporary or "-")]
+    arguments = [str(settings), cluster_id or "-", str(temp_folder or "-")]
     return [ivy.find_tool("java"), *options, "-cp", class_path, LAUNCHER.stem, *arguments]
 
 
@@ -112,19 +112,19 @@ def make_cluster_id() -> str:
     return "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
 
 
-def read_cluster_id(meta: Path) -> str:
+def read_cluster_id(meta_file: Path) -> str:
     """Return the cluster ID in a data folder's `meta.properties`, or raise BrokerError."""
-    for line in meta.read_text(encoding="utf-8").splitlines():
+    for line in meta_file.read_text(encoding="utf-8").splitlines():
         if line.startswith("cluster.id="):
             return line.partition("=")[2].strip()
-    raise BrokerError(f"{meta} has no cluster.id: choose the data folder of a Kafka broker")
+    raise BrokerError(f"{meta_file} has no cluster.id: choose the data folder of a Kafka broker")
 
 
-def find_free_ports(requested: int | None) -> tuple[int, int]:
-    """Return two free ports, first `requested` if given; raise OptionError if that is not free."""
-    if requested is not None and not is_free(requested):
-        raise OptionError(f"port {requested} on {HOST} is in use or not allowed: choose another")
-    ports = [] if requested is None else [requested]
+def find_free_ports(fixed_port: int | None) -> tuple[int, int]:
+    """Return two free ports, first `fixed_port` if given, or raise OptionError or BrokerError."""
+    if fixed_port is not None and not is_free(fixed_port):
+        raise OptionError(f"port {fixed_port} on {HOST} is in use or not allowed: choose another")
+    ports = [] if fixed_port is None else [fixed_port]
     for port in random.SystemRandom().sample(_PORTS, 200):
         if port not in ports and is_free(port):
             ports.append(port)

@@ -42,7 +42,7 @@ _NO_TOPIC_PERMISSION = "TOPIC_AUTHORIZATION_FAILED"
 #: Delay between two attempts, and minimum time limit of an attempt.
 _RETRY_S = 0.1
 #: Time limit of the first attempt of a request; each further attempt has twice the time.
-_FIRST_WAIT_S = 0.5
+_FIRST_ATTEMPT_LIMIT_S = 0.5
 
 
 class GroupError(AssignorError):
@@ -62,15 +62,15 @@ class GroupMember:
 def fetch_members(brokers: Brokers, group: str) -> tuple[GroupMember, ...] | None:
     """Return a group's live consumers; None if the group does not exist.
 
-    Raises GroupError if the user may not describe it, or its coordinator does not answer.
+    Raises GroupError if the user may not describe it or its topics, or no coordinator answers.
     """
     description = describe_group(brokers, group)
     if description is None:
         return None
     members = []
     for member in description.members:
-        assigned = member.assignment.topic_partitions if member.assignment else ()
-        partitions = tuple(Partition(p.topic, p.partition) for p in assigned)
+        topic_partitions = member.assignment.topic_partitions if member.assignment else ()
+        partitions = tuple(Partition(p.topic, p.partition) for p in topic_partitions)
         members.append(GroupMember(member.member_id, member.host, member.client_id, partitions))
     return tuple(members)
 
@@ -119,10 +119,10 @@ def fetch_group_offsets(brokers: Brokers, group: str) -> dict[Partition, int]:
 
 
 def _request_group_offsets(
-    consumer: Consumer, request: list[TopicPartition], wait_s: float
+    consumer: Consumer, request: list[TopicPartition], attempt_limit_s: float
 ) -> list[TopicPartition]:
     try:
-        return consumer.committed(request, timeout=wait_s)
+        return consumer.committed(request, timeout=attempt_limit_s)
     except KafkaException:
         event = consumer.poll(0)
         error = event.error() if event is not None else None
@@ -132,17 +132,17 @@ def _request_group_offsets(
 
 
 def _retry(limit_s: float, errors: tuple[str, ...], send: Callable[[float], _Answer]) -> _Answer:
-    """Repeat a request on one of `errors`, within `limit_s`; `send` gets its own time limit."""
-    deadline = time.monotonic() + limit_s
-    wait_s = _FIRST_WAIT_S
+    """Send a request, repeating it on `errors` for `limit_s`; `send` gets each attempt's limit."""
+    deadline_s = time.monotonic() + limit_s
+    attempt_limit_s = _FIRST_ATTEMPT_LIMIT_S
     while True:
         try:
-            return send(max(_RETRY_S, min(wait_s, deadline - time.monotonic())))
+            return send(max(_RETRY_S, min(attempt_limit_s, deadline_s - time.monotonic())))
         except KafkaException as error:
-            if error.args[0].name() not in errors or time.monotonic() >= deadline:
+            if error.args[0].name() not in errors or time.monotonic() >= deadline_s:
                 raise
         time.sleep(_RETRY_S)
-        wait_s *= 2
+        attempt_limit_s *= 2
 
 
 def _make_group_error(brokers: Brokers, group: str, error: KafkaError) -> GroupError:
@@ -154,5 +154,5 @@ def _make_group_error(brokers: Brokers, group: str, error: KafkaError) -> GroupE
         )
     if error.name() == _NO_TOPIC_PERMISSION:
         reason = brokers.describe_error(error, DESCRIBE)
-        return GroupError(f"group {group!r}: {reason}s that it reads")
+        return GroupError(f"group {group!r}: {reason}s that the group reads")
     return GroupError(f"group {group!r}: {brokers.describe_error(error, DESCRIBE, group)}")

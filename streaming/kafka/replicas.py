@@ -37,8 +37,8 @@ def fetch_replica_racks(
     failures: Failures = {}
     broker_id = None
     names = TopicCollection(sorted(topics))
-    answers = brokers.admin.describe_topics(names, request_timeout=brokers.limit_s)
-    for name, future in answers.items():
+    futures = brokers.admin.describe_topics(names, request_timeout=brokers.limit_s)
+    for name, future in futures.items():
         try:
             topic = brokers.await_answer(future)
         except KafkaException as error:
@@ -53,7 +53,7 @@ def fetch_replica_racks(
             node_racks = tuple(node.rack for node in nodes if node.rack)
             if len(node_racks) == len(nodes):
                 racks_by_tp[Partition(name, partition.id)] = node_racks
-    brokers.note_failures("racks", failures, len(topics))
+    brokers.note_failures("set of replica racks", failures, len(topics))
     return racks_by_tp, None if broker_id is None else _has_rack_aware_selector(brokers, broker_id)
 
 
@@ -65,8 +65,8 @@ def _has_rack_aware_selector(brokers: Brokers, broker_id: int) -> bool | None:
         future = brokers.admin.describe_configs([resource], request_timeout=brokers.limit_s)
         entry = brokers.await_answer(future[resource]).get(_SELECTOR)
     except KafkaException as error:
-        brokers.add_failure(failures, error.args[0], "DescribeConfigs", _SELECTOR)
-        brokers.note_failures("whether consumers read from followers", failures, 1)
+        brokers.add_failure(failures, error.args[0], "DescribeConfigs", f"broker {broker_id}")
+        brokers.note_failures("replica selector", failures, 1)
         return None
     selector = entry.value if entry is not None else None
     return (selector or "").strip().endswith(_RACK_AWARE)

@@ -38,10 +38,10 @@ def parse_servers(option: str, text: str) -> list[tuple[str, int]]:
             f"{option} {address!r}: remove the credentials before it; only host:port is expected"
         )
     servers = [server.strip() for server in text.split(",")]
-    return [_parse(option, server) for server in servers if server] or [_parse(option, "")]
+    return [_parse_server(option, s) for s in servers if s] or [_parse_server(option, "")]
 
 
-def _parse(option: str, server: str) -> tuple[str, int]:
+def _parse_server(option: str, server: str) -> tuple[str, int]:
     protocol, _, address = server.rpartition("://")
     if protocol.lower() in ("http", "https"):
         raise OptionError(f"{option} {server!r}: host:port is expected, not an HTTP URL")

@@ -27,7 +27,7 @@ _CLASS_SETTINGS = {
     "SASL": ("sasl.login.class", "sasl.client.callback.handler.class"),
 }
 #: Login modules with a user and a password, and the mechanisms of each.
-_PASSWORD_MODULES = {
+_MECHANISMS_BY_MODULE = {
     "org.apache.kafka.common.security.plain.PlainLoginModule": ("PLAIN",),
     "org.apache.kafka.common.security.scram.ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
 }
@@ -36,7 +36,6 @@ _OAUTH_HANDLERS = (
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
     "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
 )
-_CONVERT_TO_PEM = "convert it with keytool -exportcert -rfc, and set {kind}.type=PEM"
 _ALTERNATIVES = "use SASL/SCRAM, SASL/PLAIN, OAUTHBEARER (OIDC) or TLS certificates"
 #: `${provider:path:key}`, or without a path.
 _REFERENCE = re.compile(r"\$\{[^}:]+:[^}]*\}")
@@ -58,11 +57,11 @@ class ClientSettings:
     def __repr__(self) -> str:
         return f"ClientSettings({', '.join(sorted(self._values))})"
 
-    def to_client_config(self, **more: Any) -> dict[str, Any]:
-        """Return the settings with their secrets, for a new client; `_` in `more` means `.`."""
+    def to_client_config(self, **overrides: Any) -> dict[str, Any]:
+        """Return the settings, with secrets, for a new client; `_` in `overrides` means `.`."""
         # Log nothing; librdkafka would log to stderr. Errors that matter are raised.
-        more_settings = {name.replace("_", "."): value for name, value in more.items()}
-        return {"log_level": 0, **self._values, **more_settings}
+        override_settings = {name.replace("_", "."): value for name, value in overrides.items()}
+        return {"log_level": 0, **self._values, **override_settings}
 
 
 def translate_settings(java_settings: Mapping[str, str]) -> ClientSettings:
@@ -114,7 +113,7 @@ def _map_tls(settings: Mapping[str, str]) -> dict[str, str]:
     if settings.get("ssl.cipher.suites"):
         raise SettingsError(
             "setting 'ssl.cipher.suites' has Java cipher names, which OpenSSL does not support: "
-            "omit the setting to use the broker's ciphers"
+            "omit the setting to use OpenSSL's defaults"
         )
     values = _map_truststore(settings, "ssl.ca.location", "ssl.ca.pem") | _map_keystore(settings)
     algorithm = settings.get("ssl.endpoint.identification.algorithm", "https").lower()
@@ -134,8 +133,8 @@ def _map_truststore(settings: Mapping[str, str], location_key: str, pem_key: str
         return {}
     if settings.get("ssl.truststore.type", "JKS").upper() != "PEM":
         raise SettingsError(
-            "setting 'ssl.truststore.location' is a JKS or PKCS12 file, which librdkafka does not "
-            f"read: {_CONVERT_TO_PEM.format(kind='ssl.truststore')}"
+            "setting 'ssl.truststore.type' must be PEM for librdkafka (default: JKS): convert "
+            "the file with keytool -exportcert -rfc, and set ssl.truststore.type=PEM"
         )
     return {location_key: settings["ssl.truststore.location"]}
 
@@ -150,19 +149,19 @@ def _map_keystore(settings: Mapping[str, str]) -> dict[str, str]:
         chain = _wrap_pem(settings["ssl.keystore.certificate.chain"])
         key = _wrap_pem(settings["ssl.keystore.key"])
         return {"ssl.key.pem": key, "ssl.certificate.pem": chain, **password}
-    store = settings.get("ssl.keystore.location")
-    if not store:
+    location = settings.get("ssl.keystore.location")
+    if not location:
         return {}
     store_type = settings.get("ssl.keystore.type", "JKS").upper()
     if store_type == "PEM":
-        return {"ssl.key.location": store, "ssl.certificate.location": store, **password}
+        return {"ssl.key.location": location, "ssl.certificate.location": location, **password}
     if store_type != "PKCS12":
         raise SettingsError(
-            "setting 'ssl.keystore.location' is a JKS file, which librdkafka does not read: use "
-            "keytool -importkeystore -deststoretype PKCS12, and set ssl.keystore.type=PKCS12"
+            "setting 'ssl.keystore.type' must be PEM or PKCS12 for librdkafka (default: JKS): "
+            "use keytool -importkeystore -deststoretype PKCS12, and set ssl.keystore.type=PKCS12"
         )
     return {
-        "ssl.keystore.location": store,
+        "ssl.keystore.location": location,
         "ssl.keystore.password": settings.get("ssl.keystore.password", ""),
     }
 
@@ -186,9 +185,9 @@ def _map_sasl(settings: Mapping[str, str]) -> dict[str, str]:
             f"authentication cannot be used here: {_ALTERNATIVES}"
         )
     if mechanism == "OAUTHBEARER":
-        return {"sasl.mechanisms": mechanism, **_map_oauth(settings, _read_login_module(settings))}
-    module = _read_login_module(settings)
-    if mechanism not in _PASSWORD_MODULES.get(module.name, ()):
+        return {"sasl.mechanisms": mechanism, **_map_oauth(settings, _parse_login_module(settings))}
+    module = _parse_login_module(settings)
+    if mechanism not in _MECHANISMS_BY_MODULE.get(module.name, ()):
         raise SettingsError(
             "setting 'sasl.mechanism' or the login module in 'sasl.jaas.config' is not supported "
             f"here, or they do not match: {_ALTERNATIVES}"
@@ -198,9 +197,9 @@ def _map_sasl(settings: Mapping[str, str]) -> dict[str, str]:
             "setting 'sasl.jaas.config' has a delegation token (tokenauth), which librdkafka "
             "cannot use: give a user and a password"
         )
-    missing = [name for name in ("username", "password") if name not in module.options]
-    if missing:
-        raise SettingsError(f"setting 'sasl.jaas.config' has no {missing[0]}: add it")
+    missing_options = [name for name in ("username", "password") if name not in module.options]
+    if missing_options:
+        raise SettingsError(f"setting 'sasl.jaas.config' has no {missing_options[0]}: add it")
     return {
         "sasl.mechanisms": mechanism,
         "sasl.username": module.options["username"],
@@ -208,7 +207,7 @@ def _map_sasl(settings: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _read_login_module(settings: Mapping[str, str]) -> LoginModule:
+def _parse_login_module(settings: Mapping[str, str]) -> LoginModule:
     if not settings.get("sasl.jaas.config"):
         raise SettingsError(
             "setting 'sasl.jaas.config' is missing: give the credentials in this setting, because "

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 #: Time limit for the change of a topic, and for its leaders.
 _LIMIT_S = 60.0
-#: Time limit for metadata.
-_ANSWER_LIMIT_S = 15.0
+_METADATA_LIMIT_S = 15.0
 #: A KRaft controller writes at most 10,000 records per request (MAX_RECORDS_PER_USER_OP, 4.1).
 _PARTITIONS_PER_REQUEST = 5_000
 
@@ -43,35 +42,35 @@ def create_topic(
     """
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     try:
-        admin.list_topics(timeout=_ANSWER_LIMIT_S)
+        admin.list_topics(timeout=_METADATA_LIMIT_S)
     except KafkaException as error:
         raise TopicError(
             f"topic {name!r} could not be created: no broker answers at {bootstrap_servers!r} "
             f"({error.args[0].str()})"
         ) from error
     for created_count in range(0, partitions, _PARTITIONS_PER_REQUEST):
-        new_count = min(created_count + _PARTITIONS_PER_REQUEST, partitions)
+        target_count = min(created_count + _PARTITIONS_PER_REQUEST, partitions)
         try:
             if created_count:
-                growth = NewPartitions(name, new_count)
+                growth = NewPartitions(name, target_count)
                 admin.create_partitions([growth], operation_timeout=30.0)[name].result(_LIMIT_S)
             else:
-                topic = NewTopic(name, new_count, replication, config=dict(config or {}))
+                topic = NewTopic(name, target_count, replication, config=dict(config or {}))
                 admin.create_topics([topic], operation_timeout=30.0)[name].result(_LIMIT_S)
         except (KafkaException, concurrent.futures.TimeoutError) as error:
             reason = error.args[0].str() if error.args else f"no answer within {_LIMIT_S:g} s"
-            incomplete = f"has only {created_count:,} of {partitions:,} partitions"
-            problem = incomplete if created_count else "could not be created"
+            shortfall = f"has only {created_count:,} of {partitions:,} partitions"
+            problem = shortfall if created_count else "could not be created"
             raise TopicError(f"topic {name!r} {problem}: {reason}") from error
-        _await_leaders(admin, name, new_count, limit_s)
+        _await_leaders(admin, name, target_count, limit_s)
 
 
 def _await_leaders(admin: AdminClient, topic: str, partitions: int, limit_s: float) -> None:
-    deadline = time.monotonic() + limit_s
+    deadline_s = time.monotonic() + limit_s
     leader_count = 0
-    while (requested_at := time.monotonic()) < deadline:
+    while (requested_at := time.monotonic()) < deadline_s:
         with contextlib.suppress(KafkaException):  # the broker is too busy to answer in time
-            metadata = admin.list_topics(topic, timeout=_ANSWER_LIMIT_S).topics[topic]
+            metadata = admin.list_topics(topic, timeout=_METADATA_LIMIT_S).topics[topic]
             leader_count = sum(partition.leader >= 0 for partition in metadata.partitions.values())
         if leader_count == partitions:
             return

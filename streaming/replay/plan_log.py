@@ -16,7 +16,7 @@ from assignor_bridge.errors import AssignorError, OptionError
 from assignor_bridge.planner.batch import ANONYMOUS
 from assignor_bridge.planner.plan import PlannedBatch, plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
-from streaming.human_json.snapshots import PlanLogLine, parse_plan_log_line, read_snapshot
+from streaming.human_json.snapshots import PlanLogLine, parse_plan_log_line, parse_snapshot
 from streaming.replay.log import DRIVER
 from streaming.simulator.play import list_tasks
 
@@ -61,7 +61,7 @@ def read_plan_log(
         if number not in ranges_by_batch:
             continue
         try:
-            batch, state = read_snapshot(line.snapshot)
+            batch, state = parse_snapshot(line.snapshot)
             if _collect_batch_ranges(batch) == ranges_by_batch[number]:
                 outcome = plan_batch(batch, state, find_assignor)
                 is_reproduced = _is_reproduced(outcome, line)

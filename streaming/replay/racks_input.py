@@ -13,7 +13,7 @@ from assignor_bridge.errors import OptionError, elide
 from assignor_bridge.model import Executor, Partition
 from assignor_bridge.planner.racks import Replicas
 from streaming.human_json.group_json import PartitionKey, Topic
-from streaming.human_json.json_input import JsonObject, parse, read_model
+from streaming.human_json.json_input import JsonObject, parse_json, validate_model
 from streaming.kafka.java_properties import parse_properties
 from streaming.kafka.utf8 import is_utf8
 
@@ -88,7 +88,7 @@ def read_racks(path: Path) -> RackMap:
     except OSError as error:
         raise OptionError(f"{label} cannot be read: {error.strerror}") from error
     if text.lstrip().startswith(b"{"):
-        file = read_model(_RacksFile, parse(text, label), label)
+        file = validate_model(_RacksFile, parse_json(text, label), label)
     else:
         file = _RacksFile(executors=_parse_host_lines(text, label), partitions={})
     if not file.executors:

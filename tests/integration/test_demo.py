@@ -77,13 +77,13 @@ def test_the_demo_measures_both_modes_checks_delta_and_leaves_nothing(
     assert "Traceback" not in completed.stderr
     once = "each flight is in Delta exactly once"
     for line in (
-        f"ok     act 1: {once} (Spark's default assignment): {ROWS:,} rows",
-        f"ok     act 2: {once} (lag-aware-sticky): {ROWS:,} rows",
+        f"ok     act 1: {once} (Spark's default assignment): {ROWS:,} ids",
+        f"ok     act 2: {once} (lag-aware-sticky): {ROWS:,} ids",
         "ok     act 1: every batch was planned (lag-aware-sticky): 2 of 2 batches",
         "ok     act 2: every batch was planned (lag-aware-sticky): 2 of 2 batches",
         "With a simulated call of 0.5 ms per record, the median batch took ",
         "With no simulated call, the median batch took ",
-        "ok     no process is left running",
+        "ok     all processes stopped",
     ):
         assert line in completed.stdout
     for step in ("starting a Kafka broker", "starting Spark", "batches with no simulated call"):

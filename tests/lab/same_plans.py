@@ -20,7 +20,7 @@ import numpy as np
 
 from assignor_bridge.errors import AssignorError
 from assignor_bridge.planner.plan import plan_batch
-from streaming.human_json.snapshots import read_snapshot, write_plan
+from streaming.human_json.snapshots import parse_snapshot, plan_to_json
 
 _ZONES = ["a", "b", "c", "d"]
 _SHAPES = ["equal", "noise", "zipf", "lognormal", "one huge", "huge and tiny", "single", "1 to 3"]
@@ -173,9 +173,9 @@ def plan_query(seed: int) -> list[str]:
         if rng.random() < 0.1:
             snapshot["executors"] = []
         try:
-            batch, text = read_snapshot(snapshot)
+            batch, text = parse_snapshot(snapshot)
             batch = replace(batch, backlog=float(rng.choice([1.0, 1.0, 4.0])))
-            plan = write_plan(plan_batch(batch, text))
+            plan = plan_to_json(plan_batch(batch, text))
         except AssignorError as error:
             lines.append(f"{seed}.{step} {type(error).__name__}: {error}")
             continue

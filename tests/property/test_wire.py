@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from assignor_bridge.errors import AssignorError
 from assignor_bridge.planner.plan import plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
-from streaming.human_json.snapshots import read_snapshot, write_plan
+from streaming.human_json.snapshots import parse_snapshot, plan_to_json
 from tests.support.packed import pack_snapshot, pack_task_rows, unpack_tasks
 from tests.support.planning import to_batch, to_plan
 from tests.support.strategies_snapshots import snapshots
@@ -22,7 +22,7 @@ from tests.support.trials import trials
 
 def planned(snapshot) -> dict:
     try:
-        return write_plan(plan_batch(*read_snapshot(snapshot)))
+        return plan_to_json(plan_batch(*parse_snapshot(snapshot)))
     except AssignorError as error:
         return {"error": str(error)}
 
@@ -87,4 +87,4 @@ def test_packed_tasks_equal_the_tasks(snapshot, data):
     columns = msgspec.json.decode(msgspec.json.encode(pack_tasks(outcome)))
     assert unpack_tasks(columns) == expected
     assert unpack_tasks(pack_task_rows(expected)) == expected
-    assert orjson.loads(orjson.dumps(write_plan(outcome)["tasks"])) == expected
+    assert orjson.loads(orjson.dumps(plan_to_json(outcome)["tasks"])) == expected

@@ -13,7 +13,7 @@ from assignor_bridge.options import parse_options
 from assignor_bridge.planner.batch import MicroBatch, ReadReports, build_batch, encode_names
 from assignor_bridge.planner.plan import PlannedBatch, plan_batch
 from assignor_bridge.planner.racks import Replicas
-from streaming.human_json.snapshots import write_plan
+from streaming.human_json.snapshots import plan_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -113,7 +113,7 @@ def plan(
 
 
 def to_plan(outcome: PlannedBatch) -> Plan:
-    answer = write_plan(outcome)
+    answer = plan_to_json(outcome)
     tasks = tuple(
         Task(
             task["executor"],

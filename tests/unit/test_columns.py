@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assignor_bridge.planner.plan import plan_batch
-from streaming.human_json.snapshots import read_snapshot, write_plan
+from streaming.human_json.snapshots import parse_snapshot, plan_to_json
 from tests.support.packed import encode_column, pack_snapshot
 from tests.support.planner_process import plan
 
@@ -32,8 +32,8 @@ def changed(part: str, **columns) -> dict:
 def test_packed_columns_become_a_plan():
     answer = plan(pack_snapshot(ROWS))
     assert sum(r["end"] - r["start"] for t in answer["tasks"] for r in t["ranges"]) == 143
-    rows = write_plan(plan_batch(*read_snapshot(ROWS)))
-    assert write_plan(plan_batch(*read_snapshot(pack_snapshot(ROWS)))) == rows
+    rows = plan_to_json(plan_batch(*parse_snapshot(ROWS)))
+    assert plan_to_json(plan_batch(*parse_snapshot(pack_snapshot(ROWS)))) == rows
     assert answer["state"] == rows["state"]
 
 

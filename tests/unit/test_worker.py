@@ -16,7 +16,7 @@ from assignor_bridge.errors import OptionError
 from assignor_bridge.protocol.messages import Planned, Restored, write_answer
 from assignor_bridge.worker import Worker, serve
 from checkpoints import state_text
-from streaming.human_json.snapshots import read_snapshot
+from streaming.human_json.snapshots import parse_snapshot
 from tests.support.packed import encode_column, pack_snapshot, unpack_rows, unpack_tasks
 from tests.support.planner_process import encode_request, plan, send_request
 from tests.support.processes import has_ended
@@ -223,7 +223,7 @@ def test_invalid_requests_get_a_one_line_answer(request_, message):
 )
 def test_malformed_snapshots_give_a_one_line_error(request_, message):
     with pytest.raises(OptionError) as refused:
-        read_snapshot(request_)
+        parse_snapshot(request_)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 

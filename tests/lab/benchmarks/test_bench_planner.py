@@ -42,7 +42,7 @@ from assignor_bridge.planner.plan import plan_batch
 from assignor_bridge.protocol.messages import write_answer
 from assignor_bridge.worker import Worker
 from checkpoints import state_text
-from streaming.human_json.snapshots import read_snapshot, write_plan
+from streaming.human_json.snapshots import parse_snapshot, plan_to_json
 from streaming.simulator.mappings import PlacedTask, java_hash
 from streaming.simulator.play import SimulatedQuery, play
 from streaming.simulator.scenario import Scenario, SimulatedBatch
@@ -131,8 +131,8 @@ def timed(
                 worker._decode_state(state)
             started = time.perf_counter()
             if as_rows:
-                outcome = plan_batch(*read_snapshot(orjson.loads(snapshot)))
-                answer = orjson.dumps(write_plan(outcome), option=orjson.OPT_SERIALIZE_NUMPY)
+                outcome = plan_batch(*parse_snapshot(orjson.loads(snapshot)))
+                answer = orjson.dumps(plan_to_json(outcome), option=orjson.OPT_SERIALIZE_NUMPY)
             else:
                 planned = worker.answer(line)
                 answer = write_answer(planned)

@@ -22,8 +22,8 @@ from checkpoints.user_data import decode_claim, decode_priority, encode_claim
 from streaming.cli.output import print_lines, print_table
 from streaming.human_json.group_json import answer_steps
 from streaming.human_json.group_json import parse_request as read_group
-from streaming.human_json.json_input import parse
-from streaming.human_json.snapshots import read_snapshot, write_plan
+from streaming.human_json.json_input import parse_json
+from streaming.human_json.snapshots import parse_snapshot, plan_to_json
 from streaming.lag.lag_records import Row
 from streaming.lag.lag_table import format_table
 from streaming.lag.positions import Position
@@ -79,7 +79,7 @@ def _read_state(data: bytes) -> None:
     state.last_executors()
     again = encode(decode(encode(state)))
     assert again == encode(decode(again)), "what is written is not read as the same"
-    outcome = plan_batch(*read_snapshot({**SNAPSHOT, "state": text}))
+    outcome = plan_batch(*parse_snapshot({**SNAPSHOT, "state": text}))
     assert not any("corrupt" in reason for reason in outcome.reasons)
 
 
@@ -166,12 +166,12 @@ def _snapshots(folder: Path) -> list[bytes]:
 
 
 def _read_snapshot(data: bytes) -> None:
-    value = parse(data, "the request")
+    value = parse_json(data, "the request")
     options = value.get("options") if isinstance(value, dict) else None
     if isinstance(options, dict) and ":" in str(options.get("assignor")):
         return  # code of the user's
-    batch, state = read_snapshot(value)
-    made = write_plan(plan_batch(batch, state))
+    batch, state = parse_snapshot(value)
+    made = plan_to_json(plan_batch(batch, state))
     ranges = [r for task in made["tasks"] for r in task["ranges"]]
     size = sum(r["end"] - r["start"] for r in ranges)
     assert size == sum(batch.size.tolist()), "offsets were lost"

@@ -14,7 +14,7 @@ from kafka.protocol.consumer.metadata import (
 from assignor_bridge.assignors import ASSIGNORS, lookup
 from assignor_bridge.errors import OptionError
 from checkpoints.user_data import append_capacity, encode_claim, encode_priority
-from streaming.kafka.classic_groups import ClassicGroup, ClassicMember, read_classic_group
+from streaming.kafka.classic_groups import ClassicGroup, ClassicMember, fetch_classic_group
 from streaming.kafka.groups import GroupError
 from streaming.lag import group_plan
 from streaming.lag.group_plan import GroupLags, GroupPlan
@@ -52,7 +52,7 @@ def test_members_are_decoded_in_each_version(version: int) -> None:
     brokers = brokers_with([listed("m", {"t": [0, 2], "u": [1]}, b"data", version)])
     owned = {"t": (0, 2), "u": (1,)}
     member = ClassicMember("m", "c", "i", frozenset({"t", "u"}), b"data", owned, b"data")
-    assert read_classic_group(brokers, "g") == ClassicGroup("g", "sticky", (member,))
+    assert fetch_classic_group(brokers, "g") == ClassicGroup("g", "sticky", (member,))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_members_are_decoded_in_each_version(version: int) -> None:
 )
 def test_another_group_is_one_line(brokers: Any, message: str) -> None:
     with pytest.raises(GroupError) as error:
-        read_classic_group(brokers, "g")
+        fetch_classic_group(brokers, "g")
     assert message in str(error.value)
 
 
@@ -76,7 +76,7 @@ def test_bytes_that_are_cut_off_are_malformed() -> None:
     for size in range(len(whole.assignment)):
         cut = SimpleNamespace(**{**vars(whole), "assignment": whole.assignment[:size]})
         with pytest.raises(GroupError, match="a member's metadata is malformed"):
-            read_classic_group(brokers_with([cut]), "g")
+            fetch_classic_group(brokers_with([cut]), "g")
 
 
 def member(name: str, owned: dict[str, tuple[int, ...]], data: bytes | None = None) -> Any:

@@ -11,7 +11,7 @@ from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor, OffsetRange
 from assignor_bridge.options import parse_options
 from streaming.human_json.json_input import InputError
-from streaming.human_json.snapshots import read_snapshot
+from streaming.human_json.snapshots import parse_snapshot
 from tests.support.packed import pack_snapshot
 from tests.support.planner_process import plan as plan_of_worker
 from tests.support.planning import Observation, Snapshot, plan
@@ -170,15 +170,15 @@ def test_inconsistent_racks_are_refused(change, error, message):
     columns = pack_snapshot(ROWS)
     columns["racks"] |= change
     with pytest.raises(error, match=message):
-        read_snapshot(columns)
+        parse_snapshot(columns)
 
 
 def test_rows_contain_their_racks():
     with pytest.raises(InputError, match="unknown key 'racks'"):
-        read_snapshot({**ROWS, "racks": {"sets": [], "range": ""}})
+        parse_snapshot({**ROWS, "racks": {"sets": [], "range": ""}})
     halves = [ROWS["ranges"][0], {**ROWS["ranges"][0], "start": 9, "end": 12, "racks": ["b"]}]
     with pytest.raises(OptionError, match="ranges of t-0 have different racks"):
-        read_snapshot({**ROWS, "ranges": halves})
+        parse_snapshot({**ROWS, "ranges": halves})
 
 
 def test_a_price_is_a_number_from_0():

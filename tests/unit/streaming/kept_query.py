@@ -14,7 +14,7 @@ from msgspec import to_builtins
 from assignor_bridge.planner.plan import PlannedBatch, plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
 from checkpoints.state_text import encode
-from streaming.human_json.snapshots import read_snapshot
+from streaming.human_json.snapshots import parse_snapshot
 from tests.unit.streaming.checkpoints import write_checkpoint
 
 KEPT = 3
@@ -69,7 +69,7 @@ def kept_query(
             "observed": observed,
             "state": state,
         }  # fmt: skip
-        outcome = plan_batch(*read_snapshot(snapshot))
+        outcome = plan_batch(*parse_snapshot(snapshot))
         factors = np.exp(rng.normal(0, noise, len(outcome.tasks.pieces)))
         observed, seconds = _read(outcome, cost, costly or {}, factors.tolist())
         state = encode(outcome.state)

@@ -405,7 +405,7 @@ def test_counted_records_decide_the_proof(
 @pytest.mark.parametrize(
     ("are_sampled", "scope", "limit"),
     [
-        (True, "sampled rows", "  limit: only the sampled rows are proved\n"),
+        (True, "sampled rows", "  limit: of the rows, only the sampled ones are proved\n"),
         (False, "rows", ""),
     ],
 )

@@ -83,7 +83,7 @@ def test_help_lists_nine_commands_in_order_of_use(capsys):
     ],
 )
 def test_former_names_still_work(earlier, today):
-    assert earlier_names.translate(earlier.split()) == today.split()
+    assert earlier_names.replace_former_names(earlier.split()) == today.split()
 
 
 @pytest.mark.parametrize(

@@ -83,8 +83,8 @@ class Recorder:
     name: str
     notes: list[tuple[str, int, bytes]]
 
-    def process_batch(self, batch: int, flights: Sequence[Flight]) -> None:
-        self.notes += [(self.name, batch, flight.value) for flight in flights]
+    def process_batch(self, number: int, flights: Sequence[Flight]) -> None:
+        self.notes += [(self.name, number, flight.value) for flight in flights]
 
 
 def test_processors_take_turns_and_the_first_one_alternates():

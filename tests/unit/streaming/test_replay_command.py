@@ -18,7 +18,7 @@ from checkpoints.offset_log import Checkpoint
 from checkpoints.state_text import encode
 from checkpoints.sticky_state import StickyState, StoredExecutor
 from streaming.cli import main
-from streaming.human_json.snapshots import read_snapshot
+from streaming.human_json.snapshots import parse_snapshot
 from streaming.replay.cluster import choose_cluster
 from streaming.replay.log import CheckpointLog, read_checkpoint_log, read_executors
 from streaming.replay.plan_log import read_tasks
@@ -146,7 +146,7 @@ def plan_log(path: Path, *sizes: dict[int, int], split: str = "true") -> Path:
         executors = [{"id": e, "host": f"h{e}"} for e in "12"]
         options = {"assignor": "lag-aware-sticky", "assignor.split": split}
         snapshot = {"executors": executors, "ranges": ranges, "options": options, "state": state}
-        outcome = plan_batch(*read_snapshot(snapshot))
+        outcome = plan_batch(*parse_snapshot(snapshot))
         tasks = to_builtins(pack_tasks(outcome), str_keys=True)
         state = encode(outcome.state)
         lines.append(
@@ -234,7 +234,7 @@ def test_a_source_that_is_not_in_the_plan_log_is_reported(tmp_path, capsys):
     out, err = capsys.readouterr()
     first, second = (json.loads(line)["mappings"][0]["name"] for line in out.splitlines())
     assert (first, second) == ("this query", "spark")
-    assert "has no plan for source 1" in err
+    assert "has no plan for these batches of source 1" in err
     report = ["report", str(folder), str(query.plan_log), "-o", str(tmp_path / "r.html")]
     assert main.run(report) == 0
     assert main.run([*call, "--source", "1"]) == 2  # no plan of any chosen source
