@@ -99,7 +99,7 @@ def check_writers(history: History, batch_versions: Collection[int]) -> Iterator
     """Report live commits that change rows but are neither a batch nor a `RESTORE`."""
     append_texts, removal_texts = [], []
     for version, commit in history.commits.items():
-        if version in batch_versions or commit.is_restore or version not in history.live:
+        if version in batch_versions or commit.is_restore or version not in history.live_versions:
             continue
         removed_files = [file for file in commit.removes if file.data_change]
         added_files = [file for file in commit.adds if file.data_change]
@@ -163,7 +163,7 @@ def check_state(history: History, checksums: Mapping[int, TableChecksum]) -> Ite
 
 
 def _describe_miscount(commit: Commit) -> str | None:
-    """Describe how a commit's files or rows contradict its metrics; None if they do not.
+    """Describe how a commit's files or rows contradict its metrics; None if no conflict is known.
 
     Spark's first task writes a file even if it has no rows (`FileFormatWriter`). If Delta collects
     statistics, it counts that file in `numFiles` but omits it from the commit
@@ -189,8 +189,9 @@ def _describe_miscount(commit: Commit) -> str | None:
 def check_statistics(batches: list[BatchCommit], history: History) -> Iterator[AuditFinding]:
     """Check that a file's offsets lie between the lowest and highest that its query had read.
 
-    Earlier batches are included, because a stateful query may emit rows for their records later.
-    Files without statistics, and those of a batch without ranges or with a merge, are not checked.
+    Earlier batches are included, because a stateful query may emit rows for their records later. If
+    a range is unknown, only the highest offset is checked. Files without statistics, and those of a
+    batch without ranges or with a merge, are not checked.
     """
     files_outside = []
     spans: dict[Partition, tuple[int, int]] = {}

@@ -39,7 +39,7 @@ class History:
     #: Whether the log, and the audit, begin at version 0.
     is_whole: bool
     #: Versions that no later `RESTORE` undid.
-    live: frozenset[int] = frozenset()
+    live_versions: frozenset[int] = frozenset()
     restores: list[TableRestore] = field(default_factory=list)
     #: The table's current files, each with the version that added it.
     files: dict[FileKey, tuple[AddedFile, int]] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class History:
     is_upsert: bool = False
 
     def list_batches(self, checkpoint: Checkpoint | None) -> list[BatchCommit]:
-        """Return all batches of streaming queries, in the log's order."""
+        """Return all streaming batches in the log's order; add missing ranges from `checkpoint`."""
         logged_ranges = checkpoint.ranges if checkpoint is not None else {}
         batches = []
         for version, commit in self.commits.items():
@@ -62,8 +62,8 @@ class History:
                 query = parse_query_id(transaction.app_id)
                 if query is None or transaction.version < 0:
                     continue
-                batch_id = query, transaction.version
-                is_own = metadata and (metadata.query, metadata.batch) == batch_id
+                query_and_batch = query, transaction.version
+                is_own = metadata and (metadata.query, metadata.batch) == query_and_batch
                 ranges = metadata.ranges if metadata and is_own else None
                 if ranges is None and checkpoint is not None and query == checkpoint.query_id:
                     ranges = logged_ranges.get(transaction.version)
@@ -122,12 +122,12 @@ def replay_commits(commits: Iterable[Commit]) -> History:
         if commit.metadata is not None:
             history.properties = commit.metadata.configuration
         previous_version = version
-    live = set()  # 3.
+    live_versions = set()  # 3.
     live_version: int | None = previous_version
-    while live_version is not None and live_version not in live:
-        live.add(live_version)
+    while live_version is not None and live_version not in live_versions:
+        live_versions.add(live_version)
         live_version = bases.get(live_version)
-    history.live = frozenset(live)
+    history.live_versions = frozenset(live_versions)
     mode = history.properties.get("assignor.mode")
     history.is_upsert = mode == "upsert" if mode else any(map(_is_merge, history.commits.values()))
     return history

@@ -48,14 +48,14 @@ def check_query(
         if earlier_commit is None:
             batch_by_number[batch.number] = batch
             continue
-        are_both_live = {earlier_commit.version, batch.version} <= history.live
+        are_both_live = {earlier_commit.version, batch.version} <= history.live_versions
         if are_both_live:
             yield AuditFinding(
                 "batch-twice",
                 f"batch {batch.number} of query {batch.query} is in versions "
                 f"{earlier_commit.version} and {batch.version}{_format_ranges(batch.ranges)}",
             )
-        elif batch.version in history.live:
+        elif batch.version in history.live_versions:
             batch_by_number[batch.number] = batch
     chain = [batch_by_number[n] for n in sorted(batch_by_number)]
     yield from _check_chain(chain, history.is_whole, checkpoint, other_offsets)
@@ -120,7 +120,7 @@ class _ChainCheck:
     reversed_partitions: set[SourcePartition] = field(default_factory=set)
 
     def compare(self, batch: BatchCommit) -> Iterator[AuditFinding]:
-        """Compare a batch with the batches before it, and advance `ends` to its ends."""
+        """Compare a batch with those before it, and advance `ends`; clear it without ranges."""
         previous, self.previous = self.previous, batch
         position = f"between {previous} and {batch}" if previous else f"before {batch}"
         absent_batches = range(previous.number + 1 if previous else batch.number, batch.number)
@@ -241,8 +241,8 @@ def check_checkpoint(
 ) -> Iterator[AuditFinding]:
     """Compare the table's batches with the query's checkpoint.
 
-    `last_completed` is a batch number, or None. If the table has no batch at all, that is a finding
-    only if its log `is_whole`. The ranges of commits before version `since` are not compared.
+    `last_completed` is the number of the last completed batch, or None. A table without any batch
+    is a finding only if its log `is_whole`. Ranges of commits before `since` are not compared.
     """
     batches = [batch for batch in all_batches if batch.query == checkpoint.query_id]
     if not batches:

@@ -65,8 +65,8 @@ def audit_rows(
     """
     frame, content_columns = _select_columns(spark, table, columns, version)
     ranges = dict(spans) or _compute_row_spans(frame, columns)
-    begins = _request_log_begins(ranges, brokers) if brokers is not None else {}
-    kept_ranges = {p: (max(low, begins.get(p, low)), high) for p, (low, high) in ranges.items()}
+    log_begins = _request_log_begins(ranges, brokers) if brokers is not None else {}
+    kept_ranges = {p: (max(low, log_begins.get(p, low)), high) for p, (low, high) in ranges.items()}
     targets = [(p, begin, end) for p, (begin, end) in sorted(kept_ranges.items()) if begin < end]
     block_size = 1 << 62 if sample is None else BLOCK_OFFSETS
     if sample is not None:
@@ -83,7 +83,7 @@ def audit_rows(
         partition = block[0]
         span = pending_spans.pop(block, (partition, 0, 0))
         low, _ = ranges.get(partition, (0, 0))
-        deleted_offsets = range(low, begins.get(partition, low))
+        deleted_offsets = range(low, log_begins.get(partition, low))
         items = (_to_item(row) for row in rows if row[2] not in deleted_offsets)
         _merge_span(row_audit, span, items, brokers, content_columns)
     for span in pending_spans.values():
@@ -115,7 +115,8 @@ def _select_columns(
         return frame.select(*selected, *content_columns), content_columns
     except PySparkException as error:
         raise OptionError(
-            f"--columns {','.join(columns)}: the table's columns are {', '.join(frame.columns)}"
+            f"--columns {','.join(columns)}: not all exist; the table's columns are "
+            f"{', '.join(frame.columns)}"
         ) from error
 
 
@@ -166,8 +167,8 @@ def _request_log_begins(
     if missing := sorted(str(p) for p in spans.keys() - existing_partitions):
         why = "; ".join(brokers.notes[note_count:]) or "not on the brokers"
         raise TopicUnreadableError(f"{elide(missing)}: {why}, so no rows were compared")
-    begins, _ = brokers.fetch_log_ranges(existing_partitions)
-    return begins
+    log_begins, _ = brokers.fetch_log_ranges(existing_partitions)
+    return log_begins
 
 
 def _merge_span(

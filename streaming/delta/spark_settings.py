@@ -35,7 +35,7 @@ def delta_coordinate(version: str | None = None) -> str:
 
 
 def describe_unknown_spark(version: str) -> str | None:
-    """Return a warning if this Spark version is newer than all known Delta builds; else None.
+    """Return a warning if a Spark version is newer than all known Delta builds; None if not.
 
     >>> print(describe_unknown_spark("4.9.1"))
     no Delta is known for Spark 4.9.1: io.delta:delta-spark_4.2_2.13:4.4.0 may not work with it

@@ -52,9 +52,9 @@ class TableLog:
     restore: TableRestore | None = None
     #: Version of a `REPLACE TABLE` after which the query wrote no batch; None if there is none.
     replace_version: int | None = None
-    #: ID of the last other streaming query that wrote; None if this query's batch was found first.
+    #: ID of the last other streaming query that wrote; None if none did, or if this query did.
     other_query_id: str | None = None
-    #: Value of the `ACCEPTED` property: the version whose row loss a user accepts.
+    #: Value of the `ACCEPTED` property: the version whose row loss a user accepts; None if not set.
     accepted_version: str | None = None
 
     def is_row_loss_accepted(self, version: int | None) -> bool:
@@ -74,10 +74,10 @@ def describe_mismatch(
     if batch is None:
         return None
     if batch > last_planned:
-        end = "has no batch" if last_planned == NO_BATCH else f"ends at {last_planned}"
+        content = "has no batch" if last_planned == NO_BATCH else f"ends at {last_planned}"
         return (
-            f"has batch {batch} of the query, but the query's checkpoint {checkpoint!r} {end}: the "
-            "checkpoint is older than the table, and Delta would skip batches up to "
+            f"has batch {batch} of the query, but the query's checkpoint {checkpoint!r} {content}: "
+            "the checkpoint is older than the table, and Delta would skip batches up to "
             f"{batch}; restore the newer checkpoint, or {NEW_CHECKPOINT}"
         )
     if batch < last_completed and not log.is_row_loss_accepted(replace_version):
@@ -109,10 +109,7 @@ def _describe_acceptance(version: int) -> str:
 def read_table_log(table: str | Folder, query_id: str | None) -> TableLog:
     """Find a query's newest batch in a table's log; `query_id` is None for a new query.
 
-    Raises
-    ------
-    OptionError
-        If there is no Delta table, or it cannot be read.
+    Raises OptionError if there is no Delta table, or it cannot be read.
     """
     table_name = table if isinstance(table, str) else table.name
     try:

@@ -58,7 +58,7 @@ class JobResult:
 
 
 def sum_results(name: str, seconds: float, queries: Iterable[QueryResult]) -> JobResult:
-    """Return copies of the queries' results, and sums over all but dead letters."""
+    """Return copies of the queries' results, and sums; only `tables` includes dead letters."""
     copies = tuple(replace(query) for query in queries)
     sums = {
         field: sum(getattr(query, field) for query in copies if not query.is_dead_letter)
@@ -81,8 +81,8 @@ class ProgressCounter(StreamingQueryListener):
         on_progress: Callable[[QueryResult, Any], None] | None,
     ) -> None:
         self._title = title
-        self._results = {result.name: result for result in results}
-        self._last_batches: dict[str, int] = {}
+        self._result_by_query = {result.name: result for result in results}
+        self._last_batch_by_query: dict[str, int] = {}
         self._warned_queries: set[str] = set()
         self._on_progress = on_progress
 
@@ -94,11 +94,11 @@ class ProgressCounter(StreamingQueryListener):
     def onQueryProgress(self, event: Any) -> None:
         """Count each batch with records once; Spark repeats the last event while idle."""
         progress = event.progress
-        result = self._results.get(progress.name)
-        is_old = progress.batchId <= self._last_batches.get(progress.name, -1)
+        result = self._result_by_query.get(progress.name)
+        is_old = progress.batchId <= self._last_batch_by_query.get(progress.name, -1)
         if result is None or is_old or progress.numInputRows == 0:
             return
-        self._last_batches[result.name] = progress.batchId
+        self._last_batch_by_query[result.name] = progress.batchId
         observed = progress.observedMetrics
         result.batches += 1
         result.read += progress.numInputRows

@@ -338,7 +338,9 @@ def test_an_append_under_another_name_or_checkpoint_is_not_written_twice(
     elsewhere = Topic(topic.bootstrap_servers, topic.name + "-2").create(1)
     renamed = copy.deepcopy(config)
     renamed["source"]["subscribe"] = elsewhere.name
-    assert_refused(spark, renamed, f"has read topic {topic.name!r}, which no source reads any more")
+    assert_refused(
+        spark, renamed, f"has offsets of topic {topic.name!r}, which no source reads any more"
+    )
 
     going = start_job(spark, config | {"trigger": "processingTime 1 hour"})
     assert_refused(

@@ -34,9 +34,9 @@ def check_names(job: Job) -> None:
     for folder, key_path, _, source in sorted(job.outputs, key=lambda x: x.bad_source is None):
         if folder.lower() in problem_by_name:
             raise ValueError(f"{key_path}: the name {problem_by_name[folder.lower()]}: use another")
-        for_bad_records = f"is reserved for the bad records of source {source!r}"
-        differs_by_case = f"differs from {folder!r} only by case"
-        problem_by_name[folder.lower()] = for_bad_records if source else differs_by_case
+        reservation = f"is reserved for the bad records of source {source!r}"
+        case_conflict = f"differs from {folder!r} only by case"
+        problem_by_name[folder.lower()] = reservation if source else case_conflict
 
 
 class _Folder(NamedTuple):
@@ -63,7 +63,7 @@ def check_folders(job: Job, locations: Mapping[str, str] | None = None) -> None:
             raise ValueError(
                 f"{key_path}: {other_key_path} has the same table {table.path or table.table!r}: "
                 "use different tables (to combine rows of the same kind, use UNION ALL in a "
-                "transform, or set 'shared: true' for both)"
+                "transform, or set 'shared: true' for two appends)"
             )
         if path is not None and other_key_path == key_path:
             tables.append(_Folder(key_path, path, parts))

@@ -88,9 +88,9 @@ class LoadedJob:
             (data["source"] if self.job.source else data["sources"][name]).update(
                 {key: v for key, v in source.spark_options.items() if key not in source.options}
             )
-        hidden = _drop_empty(yaml_text.map_values(data, self._hide_value))
+        output = _drop_empty(yaml_text.map_values(data, self._hide_value))
         return str(
-            yaml.safe_dump(hidden, sort_keys=False, allow_unicode=True, default_flow_style=False)
+            yaml.safe_dump(output, sort_keys=False, allow_unicode=True, default_flow_style=False)
         )
 
     def _hide_value(self, path: tuple[str, ...], value: Any) -> Any:
@@ -188,5 +188,5 @@ def _replace_brokers(data: dict[str, Any], address: str) -> dict[str, Any]:
 def _drop_empty(data: Any) -> Any:
     if not isinstance(data, dict):
         return data
-    cleaned = {key: _drop_empty(value) for key, value in data.items()}
-    return {key: value for key, value in cleaned.items() if value not in ({}, [])}
+    values_by_key = {key: _drop_empty(value) for key, value in data.items()}
+    return {key: value for key, value in values_by_key.items() if value not in ({}, [])}

@@ -60,8 +60,8 @@ class DeadLetter(_TableSection):
             return DeltaSink(  # adds the column `reason` to older versions' tables
                 path=self.path, table=self.table, shared=self.shared, schema_evolution=True
             )
-        kafka = {key: value for key, value in options.items() if key.startswith("kafka.")}
-        return KafkaSink.model_validate({"type": "kafka", "topic": self.topic, **kafka})
+        kafka_options = {key: value for key, value in options.items() if key.startswith("kafka.")}
+        return KafkaSink.model_validate({"type": "kafka", "topic": self.topic, **kafka_options})
 
 
 class DeltaSink(_TableSection):

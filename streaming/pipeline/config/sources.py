@@ -139,12 +139,12 @@ class Watermark(Section):
 
 def list_topics(options: Mapping[str, str]) -> list[str]:
     """Return the topics in the options `subscribe` and `assign`, if these are valid."""
-    subscribed = [t.strip() for t in options.get("subscribe", "").split(",") if t.strip()]
+    subscribed_topics = [t.strip() for t in options.get("subscribe", "").split(",") if t.strip()]
     with contextlib.suppress(ValueError, RecursionError):  # Spark reports the error later
-        assigned = json.loads(options.get("assign", "{}"))
-        if isinstance(assigned, dict):
-            return [*subscribed, *assigned]
-    return subscribed
+        assigned_topics = json.loads(options.get("assign", "{}"))
+        if isinstance(assigned_topics, dict):
+            return [*subscribed_topics, *assigned_topics]
+    return subscribed_topics
 
 
 class Source(Section):

@@ -34,7 +34,7 @@ class CommitMetadata(NamedTuple):
 
     #: Spark settings for the commit; empty if metadata cannot be added.
     settings: dict[str, str]
-    #: Offset ranges in JSON; None if the offset log could not be read.
+    #: Offset ranges in JSON; None if the offset log could not be read, or without settings.
     ranges: str | None
 
 
@@ -52,7 +52,7 @@ class AuditTrail:
         self._has_warned = False
 
     def build_metadata(self, spark: SparkSession, query_id: str, batch: int) -> CommitMetadata:
-        """Return the available metadata for a batch's commit.
+        """Return the metadata for a batch's commit; if a part is missing, log a warning once.
 
         The setting omits the ranges, because Spark copies settings into each task and event.
         """

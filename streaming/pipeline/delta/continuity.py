@@ -15,7 +15,7 @@ from checkpoints.log_files import is_number
 from checkpoints.offset_log import LastBatches, read_last_batches
 from streaming.delta.transactions import NEW_CHECKPOINT, NO_BATCH, describe_mismatch, read_table_log
 from streaming.observe.checkpoint_files import HadoopFolder
-from streaming.pipeline.delta.sink_table import lost_table_error
+from streaming.pipeline.delta.sink_table import make_lost_table_error
 from streaming.pipeline.job_errors import TableError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def check_continuity(
     if writer.table_exists:
         _check_log(spark, writer, checkpoint, last_batches)
     elif last_batches.completed is not None:
-        raise lost_table_error(writer.table.title, checkpoint, last_batches.completed)
+        raise make_lost_table_error(writer.table.title, checkpoint, last_batches.completed)
 
 
 def check_sources(sources: Sequence[PlanSource], checkpoint: str, batches: LastBatches) -> None:
@@ -65,8 +65,8 @@ def check_sources(sources: Sequence[PlanSource], checkpoint: str, batches: LastB
         topic, source = dropped_topics[0]
         accept_loss = "" if source is None else "set failOnDataLoss: false, "
         raise TableError(
-            f"the checkpoint {checkpoint!r} has read topic {topic!r}, which no source reads any "
-            "more, so its unread records would be lost: add the topic to a source again, "
+            f"the checkpoint {checkpoint!r} has offsets of topic {topic!r}, which no source reads "
+            "any more, so its unread records would be lost: add the topic to a source again, "
             f"{accept_loss}or {NEW_CHECKPOINT}"
         )
     if has_moved_topics:
@@ -77,12 +77,12 @@ def _describe_source_order(checkpoint: str, topics: Sequence[tuple[int, str]]) -
     topics_by_number: dict[int, list[str]] = {}
     for number, topic in sorted(topics):
         topics_by_number.setdefault(number, []).append(topic)
-    names = [" and ".join(map(repr, topics[:2])) for topics in topics_by_number.values()]
+    texts = [" and ".join(map(repr, names[:2])) for names in topics_by_number.values()]
     return (
         f"the sources of the query are not in the order of its checkpoint {checkpoint!r}: Spark "
         "distinguishes them only by their order, so topics would be read twice or skipped; put "
         f"the sources into FROM, JOIN, and UNION in this order of topics: "
-        f"{elide(names, 5, ', then ')}; or {NEW_CHECKPOINT}"
+        f"{elide(texts, 5, ', then ')}; or {NEW_CHECKPOINT}"
     )
 
 

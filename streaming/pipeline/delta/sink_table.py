@@ -143,7 +143,7 @@ class Table(NamedTuple):
                 )
 
 
-def lost_table_error(name: str, checkpoint: str, completed_batch: int) -> TableError:
+def make_lost_table_error(name: str, checkpoint: str, completed_batch: int) -> TableError:
     """Return the error for a table that was removed after its query completed a batch."""
     return TableError(
         f"the table {name!r} no longer exists, but the checkpoint {checkpoint!r} has "

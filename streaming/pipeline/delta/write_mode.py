@@ -95,8 +95,8 @@ def find_kafka_fields(sequence: DataType | None) -> tuple[str, ...]:
     return next((x for x in (BY_OFFSET, BY_TIMESTAMP) if names[-len(x) :] == x), ())
 
 
-def read_mode(properties: Mapping[str, str]) -> WriteMode | None:
-    """Read a table's mode; None if it is not recorded, TableError if its columns are invalid."""
+def parse_mode(properties: Mapping[str, str]) -> WriteMode | None:
+    """Parse a table's mode; None if it is not recorded, TableError if its columns are invalid."""
     mode = properties.get(_MODE)
     if mode is None:
         return None

@@ -25,7 +25,7 @@ from streaming.pipeline.delta.sink_table import (
     Table,
     check_columns,
     check_timestamps,
-    lost_table_error,
+    make_lost_table_error,
 )
 from streaming.pipeline.delta.upsert import UpsertLayout
 from streaming.pipeline.job_errors import JobError, TableError, drop_java_trace, summarize
@@ -126,7 +126,7 @@ class DeltaWriter:
         if table_schema is None:
             return
         properties = self.table.read_properties(spark)
-        old_mode = write_mode.read_mode(properties)
+        old_mode = write_mode.parse_mode(properties)
         self._is_of_older_version = old_mode is None
         write_mode.check_same_mode(
             self.table.title,
@@ -209,7 +209,7 @@ class DeltaWriter:
             return None
         if number == 0 or self._checkpoint is None:
             return TableError(f"the table {self.table.title!r} was removed: run the job again")
-        return lost_table_error(self.table.title, self._checkpoint, number - 1)
+        return make_lost_table_error(self.table.title, self._checkpoint, number - 1)
 
     def _is_being_stopped(self) -> bool:
         with contextlib.suppress(Exception):  # Spark has ended

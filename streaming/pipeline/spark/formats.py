@@ -73,8 +73,8 @@ def parse_json(
 
     The result has the type `target`, by default `schema`.
     """
-    checked = _call_jar("JsonRecords", "check", value, schema.json(), dict(options))
-    return f.from_json(checked.cast("string"), target or schema, {**options})
+    checked_value = _call_jar("JsonRecords", "check", value, schema.json(), dict(options))
+    return f.from_json(checked_value.cast("string"), target or schema, {**options})
 
 
 def _call_jar(name: str, method: str, column: Column, *arguments: object) -> Column:

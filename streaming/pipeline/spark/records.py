@@ -61,23 +61,12 @@ _NO_UPSERT = Upsert((), set_by_transform=True)
 def parse(
     frame: DataFrame, name: str, records: Records, schema: str, *, upserts: Sequence[Upsert]
 ) -> ParsedRows:
-    """Parse the records of a source.
+    """Parse the records of a source, in a frame with the columns of Kafka's source.
 
-    Parameters
-    ----------
-    frame
-        Rows with Kafka's columns.
-    name
-        Name of the source, for messages and the observed metrics.
-    records, schema
-        The source's record settings, and the text of the schema.
-    upserts
-        The upserts that write the rows; without any, only the format `raw` keeps tombstones.
+    `name` is the source's name, for messages and the observed metrics. `schema` is the text of its
+    schema. `upserts` write the rows; without any, only the format `raw` keeps tombstones.
 
-    Raises
-    ------
-    ValueError
-        If the schema or the key's schema is invalid, or a column has a reserved name.
+    Raises ValueError if the schema or the key's schema is invalid, or a column has a reserved name.
     """
     tombstone = f.col("value").isNull()
     if records.format == "raw":
@@ -113,8 +102,8 @@ def parse(
             *build_checksum_columns(),
         )
     )
-    fails = records.bad_records == "fail"
-    good_rows = marked_rows.where(_fail_on_bad_record(name, records) if fails else f"NOT {_BAD}")
+    is_fatal = records.bad_records == "fail"
+    good_rows = marked_rows.where(_fail_on_bad_record(name, records) if is_fatal else f"NOT {_BAD}")
     if not upserts:
         good_rows = good_rows.where(f"NOT {KAFKA}.tombstone")
     columns = []
@@ -131,7 +120,7 @@ def parse(
 
 
 def _build_reason(records: Records, parser: RecordParser, is_tombstone: Column) -> Column:
-    """Return the expression of why a record is bad; its text has column names, but no values."""
+    """Return the reason why a record is bad, as text with column names, but no values."""
     text = f.col("value").cast("string")
     unreadable_names, missing_names = [], []
     for field, value in zip(parser.schema.fields, parser.values, strict=True):
