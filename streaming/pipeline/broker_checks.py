@@ -51,7 +51,7 @@ def _check_connection(loaded_job: LoadedJob, key_path: str, servers: str) -> Non
             reason = str(getattr(error, "strerror", None) or error)
         else:
             return
-    problem = f"no broker answers at {servers!r} ({reason}): check the address, or start it"
+    problem = f"no broker answers at {servers!r} ({reason}): check the address, and start a broker"
     raise loaded_job.make_error(key_path, problem, JobError)
 
 

@@ -41,7 +41,7 @@ class JobResult:
     """Result of a job's run: sums over its sinks, and the result of each query."""
 
     name: str
-    #: Time from the start of the queries to their end, or until now if they are running.
+    #: Time from the end of planning to the stop of the job, or until now if it is running.
     seconds: float
     batches: int
     #: Records read; a record that two sinks read is counted twice.

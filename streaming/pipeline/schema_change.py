@@ -153,7 +153,10 @@ def _read_records(spark: SparkSession, kafka_options: dict[str, str], gaps: Rang
 def _find_first_difference(
     frame: DataFrame, name: str, old_rules: ParsingRules, new_rules: ParsingRules
 ) -> str | None:
-    """Return the position of a record that only one of the rules rejects; None if there is none."""
+    """Return the position of a record that only one of the rules rejects; None if there is none.
+
+    Raises TableError if the rules cannot be compared.
+    """
     try:
         old_positions = _select_bad_positions(frame, f"{name} before", old_rules)
         new_positions = _select_bad_positions(frame, f"{name} now", new_rules)
@@ -171,7 +174,7 @@ def _find_first_difference(
 
 
 def _select_bad_positions(frame: DataFrame, name: str, rules: ParsingRules) -> DataFrame:
-    records = Records.model_validate(rules["records"])
+    records, schema = Records.model_validate(rules["records"]), rules["records"]["schema"]
     upserts = [Upsert(tuple(keys), set_by_transform) for keys, set_by_transform in rules["upserts"]]
-    bad = parse(frame, name, records, rules["records"]["schema"], upserts=upserts).bad
-    return bad.select(format_position("topic", "partition", "offset").alias("position"))
+    bad_records = parse(frame, name, records, schema, upserts=upserts).bad_records
+    return bad_records.select(format_position("topic", "partition", "offset").alias("position"))

@@ -623,7 +623,9 @@ def test_schema_evolution_adds_fields_of_structs_ignoring_case(spark, tmp_path):
     for sink in ({"mode": "append"}, {"mode": "upsert", "keys": "Select"}):
         sink |= {"path": str(tmp_path / sink["mode"]), "partition_by": ["SELECT"]}
         write(spark, sink, 0, "1 AS select", *narrow)
-        with pytest.raises(TableError, match=r"'N' is .*; schema_evolution: on adds fields$"):
+        with pytest.raises(
+            TableError, match=r"'N' is .*: set schema_evolution: on, which adds fields$"
+        ):
             write(spark, sink, 1, "2 AS select", *wide)
         sink["schema_evolution"] = True
         write(spark, sink, 1, "2 AS select", *wide)

@@ -107,21 +107,13 @@ def load_job(
     environment: Mapping[str, str] | None = None,
     broker: str | None = None,
 ) -> LoadedJob:
-    """Read and validate a job: a YAML file, a mapping with the same keys, or a `Job` (unchanged).
+    """Read and validate a job: a YAML file, a mapping with the same keys, or a `Job`.
 
-    Parameters
-    ----------
-    overrides
-        Assignments `key.path=value`, which override values of the config, as `--set` does.
-    environment
-        Variables for `${NAME}`; by default, the environment of the process.
-    broker
-        Address that replaces every `kafka.bootstrap.servers`.
+    `overrides` are assignments `key.path=value`, as in `--set`. `environment` has the variables for
+    `${NAME}`; by default, those of the process. `broker` is an address that replaces every
+    `kafka.bootstrap.servers`. None of the three changes a `Job`.
 
-    Raises
-    ------
-    ConfigError
-        If the config is invalid. One line: file, key path, problem, and expected value.
+    Raises ConfigError if the config is invalid. One line: file, key path, problem, expected value.
     """
     redact = Redactor()
     if isinstance(config, Job):

@@ -172,11 +172,12 @@ def check_columns(
         if table_field is None or _fits(table_field.dataType, field.dataType, schema_evolution):
             continue
         table_type, row_type = table_field.dataType, field.dataType
-        can_evolve = not schema_evolution and _fits(table_type, row_type, True)
-        remedy = "; schema_evolution: on adds fields" if can_evolve else ""
+        remedy = "cast it, or use a new table"
+        if not schema_evolution and _fits(table_type, row_type, True):
+            remedy = "set schema_evolution: on, which adds fields"
         types = [data_type.simpleString() for data_type in (table_type, row_type)]
         problem = f"column {field.name!r} is {types[0]} in the table {name!r}, but {types[1]}"
-        raise TableError(f"{problem} in the rows{remedy}")
+        raise TableError(f"{problem} in the rows: {remedy}")
 
 
 def check_timestamps(

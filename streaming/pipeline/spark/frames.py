@@ -80,7 +80,8 @@ def build_bad_records(
     """Return a source's bad records; a topic gets only their keys and values."""
     job = loaded_job.job
     sinks = [sink for sink in job.all_sinks.values() if name in job.find_sources(sink)]
-    bad_records = _open_and_parse(spark, loaded_job, name, upserts=collect_upserts(job, sinks)).bad
+    upserts = collect_upserts(job, sinks)
+    bad_records = _open_and_parse(spark, loaded_job, name, upserts=upserts).bad_records
     columns = ("topic", "partition", "offset", "timestamp", "key", "value", REASON)
     return bad_records.select(*(columns if isinstance(target, DeltaSink) else ("key", "value")))
 

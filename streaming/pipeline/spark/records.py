@@ -43,7 +43,7 @@ class ParsedRows(NamedTuple):
     #: The good rows; with `bad_records: fail`, reading them fails at the first bad record.
     rows: DataFrame
     #: Kafka's columns of the bad records, and `REASON`. The format `raw` has no bad records.
-    bad: DataFrame
+    bad_records: DataFrame
 
 
 class Upsert(NamedTuple):
