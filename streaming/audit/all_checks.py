@@ -197,9 +197,9 @@ def _check_log(evidence: Evidence, since: int) -> Iterator[AuditFinding]:
     versions = [*(commit.version for commit in evidence.commits), *evidence.damage]
     if (first := min(versions)) > since:
         yield AuditFinding("log-begins-late", f"the log begins at version {first}, not {since}")
-    if missing := _find_log_gaps(evidence, since):
-        yield AuditFinding("commit-missing", list_numbers("version", missing))
-    damage_texts = [f"version {v}: {why}" for v, why in evidence.damage.items() if v >= since]
+    if gaps := _find_log_gaps(evidence, since):
+        yield AuditFinding("commit-missing", list_numbers("version", gaps))
+    damage_texts = [f"version {v}: {reason}" for v, reason in evidence.damage.items() if v >= since]
     if damage_texts:
         yield AuditFinding("commit-damaged", elide(damage_texts))
 

@@ -109,8 +109,8 @@ def read_evidence(table: str, checkpoint: str | None) -> Evidence:
         error_class = OptionError if isinstance(error, NoCheckpointError) else UnreadableTableError
         raise error_class(str(error)) from error
     except OSError as error:
-        why = error.strerror or type(error).__name__
-        raise UnreadableTableError(f"{error.filename or table}: {why}") from error
+        reason = error.strerror or type(error).__name__
+        raise UnreadableTableError(f"{error.filename or table}: {reason}") from error
     checksums = {version: crc for version, crc in crc_by_version.items() if crc is not None}
     last_batch = first_read.last_committed if first_read else None
     last_completed = last_batch.batch_id if last_batch else None

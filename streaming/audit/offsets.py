@@ -170,7 +170,7 @@ class _ChainCheck:
         return gaps, overlaps
 
     def compare_with_logged_ends(
-        self, last: BatchCommit, logged_ends: Mapping[SourcePartition, int]
+        self, last_batch: BatchCommit, logged_ends: Mapping[SourcePartition, int]
     ) -> Iterator[AuditFinding]:
         """Report gaps up to the last batch's logged ends, or batches whose offsets are unknown."""
         keys = logged_ends if self.missing_ends_are_0 else self.ends.keys() & logged_ends
@@ -181,10 +181,10 @@ class _ChainCheck:
             for span in subtract_intervals(key[1], ends[key], logged_ends[key], self.other_offsets)
         ]
         if gaps:
-            yield AuditFinding("gap", f"{elide(gaps)}, up to {last} in the checkpoint")
+            yield AuditFinding("gap", f"{elide(gaps)}, up to {last_batch} in the checkpoint")
         elif self.unknown_batches and (not logged_ends or ends.keys() != logged_ends.keys()):
             details = list_numbers("batch", self.unknown_batches)
-            yield AuditFinding("batch-unknown", f"query {last.query}: {details}")
+            yield AuditFinding("batch-unknown", f"query {last_batch.query}: {details}")
 
 
 def _get_logged_ends(checkpoint: Checkpoint | None, number: int) -> dict[SourcePartition, int]:
@@ -261,9 +261,9 @@ def check_checkpoint(
     last_planned = checkpoint.last_planned.batch_id if checkpoint.last_planned else -1
     if last_table_batch > last_planned:
         checkpoint_end = "has no batch" if last_planned < 0 else f"ends at batch {last_planned}"
-        skipped = _format_batches(last_planned + 1, last_table_batch + 1)
+        skipped_text = _format_batches(last_planned + 1, last_table_batch + 1)
         details = f"the table has batch {last_table_batch}, but the checkpoint {checkpoint_end}"
-        yield AuditFinding("checkpoint-behind", f"{details}: Delta would skip {skipped}")
+        yield AuditFinding("checkpoint-behind", f"{details}: Delta would skip {skipped_text}")
     logged_ranges = checkpoint.ranges
     if last_completed is not None and last_completed > last_table_batch:
         absent_batches = range(last_table_batch + 1, last_completed + 1)
@@ -284,17 +284,18 @@ def check_checkpoint(
         and logged_ranges.get(batch.number) not in (None, batch.ranges)
     ]
     if differing_batches:
-        first = differing_batches[0]
-        logged_spans = set(iter_ranges(logged_ranges[first.number]))
-        committed_spans = set(iter_ranges(first.ranges or {}))
+        first_batch = differing_batches[0]
+        logged_spans = set(iter_ranges(logged_ranges[first_batch.number]))
+        committed_spans = set(iter_ranges(first_batch.ranges or {}))
         only_committed, only_logged = committed_spans - logged_spans, logged_spans - committed_spans
         clauses = [
-            f"only in the {place}: "
+            f"only in the {origin}: "
             + elide([format_offsets(p, begin, end) for (_, p), begin, end in sorted(ranges)])
-            for place, ranges in (("commit", only_committed), ("offset log", only_logged))
+            for origin, ranges in (("commit", only_committed), ("offset log", only_logged))
             if ranges
         ]
-        details = f"{elide(list(map(str, differing_batches)))}: for {first}, {'; '.join(clauses)}"
+        batches_text = elide(list(map(str, differing_batches)))
+        details = f"{batches_text}: for {first_batch}, {'; '.join(clauses)}"
         yield AuditFinding("ranges-mismatch", details)
 
 

@@ -76,12 +76,12 @@ def audit_rows(
     row_audit = RowAudit({topic for topic, policy in retention.items() if policy.compacts})
     pending_spans = {(span[0], span[1] // block_size): span for span in targets}
     ordered_rows = frame.orderBy("topic", "partition", "offset")
-    for block, rows in groupby(
+    for block_key, rows in groupby(
         _check_not_null(ordered_rows.toLocalIterator(), columns),
         lambda row: (Partition(row[0], row[1]), row[2] // block_size),
     ):
-        partition = block[0]
-        span = pending_spans.pop(block, (partition, 0, 0))
+        partition = block_key[0]
+        span = pending_spans.pop(block_key, (partition, 0, 0))
         low, _ = ranges.get(partition, (0, 0))
         deleted_offsets = range(low, log_begins.get(partition, low))
         items = (_to_item(row) for row in rows if row[2] not in deleted_offsets)
@@ -164,9 +164,9 @@ def _request_log_begins(
     note_count = len(brokers.notes)
     partitions = brokers.list_partitions({partition.topic for partition in spans})
     existing_partitions = {p for p in spans if p.number in partitions.get(p.topic, ())}
-    if missing := sorted(str(p) for p in spans.keys() - existing_partitions):
-        why = "; ".join(brokers.notes[note_count:]) or "not on the brokers"
-        raise TopicUnreadableError(f"{elide(missing)}: {why}, so no rows were compared")
+    if missing_texts := sorted(str(p) for p in spans.keys() - existing_partitions):
+        reason = "; ".join(brokers.notes[note_count:]) or "not on the brokers"
+        raise TopicUnreadableError(f"{elide(missing_texts)}: {reason}, so no rows were compared")
     log_begins, _ = brokers.fetch_log_ranges(existing_partitions)
     return log_begins
 
@@ -184,9 +184,9 @@ def _merge_span(
         return
     with (
         closing(_consume(brokers, span, content_columns)) as records,
-        closing(_CommittedRecords(brokers, span)) as committed,
+        closing(_CommittedRecords(brokers, span)) as committed_records,
     ):
-        row_audit.merge(span, rows, records, committed.has)
+        row_audit.merge(span, rows, records, committed_records.has)
 
 
 class _CommittedRecords:

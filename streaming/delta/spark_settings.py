@@ -29,8 +29,8 @@ def delta_coordinate(version: str | None = None) -> str:
     version = version or spark_version()
     major, minor = min(_parse_minor_version(version), _SPARK_VERSIONS[-1])
     if (major, minor) not in _SPARK_VERSIONS:
-        supported = ", ".join(f"{major}.{minor}" for major, minor in _SPARK_VERSIONS)
-        raise OptionError(f"no Delta version is known for Spark {version}, only for {supported}")
+        versions = ", ".join(f"{major}.{minor}" for major, minor in _SPARK_VERSIONS)
+        raise OptionError(f"no Delta version is known for Spark {version}, only for {versions}")
     return f"io.delta:delta-spark_{major}.{minor}_2.13:{DELTA_VERSION}"
 
 

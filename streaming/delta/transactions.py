@@ -83,13 +83,13 @@ def describe_mismatch(
     if batch < last_completed and not log.is_row_loss_accepted(replace_version):
         table_end = f"the query's batches only up to {batch}"
         table_end = "no batch of the query" if batch == NO_BATCH else table_end
-        or_accept = (
+        acceptance = (
             "" if replace_version is None else f"; or {_describe_acceptance(replace_version)}"
         )
         return (
             f"has {table_end}, but the checkpoint {checkpoint!r} has completed batch "
             f"{last_completed}: the table was recreated, restored from a copy, or replaced by "
-            f"another, so rows are missing; restore the table, or {NEW_CHECKPOINT}{or_accept}"
+            f"another, so rows are missing; restore the table, or {NEW_CHECKPOINT}{acceptance}"
         )
     if log.restore is not None and not log.is_row_loss_accepted(log.restore.version):
         restored_to, version = log.restore
@@ -141,11 +141,11 @@ def _read_table_log(folder: Folder, query_id: str | None) -> TableLog:
             properties = commit.metadata.configuration
         accepted_version = (properties or {}).get(ACCEPTED)
         for transaction in commit.transactions:
-            writer_id = parse_query_id(transaction.app_id)
-            if writer_id is not None and writer_id == query_id:
+            writer_query_id = parse_query_id(transaction.app_id)
+            if writer_query_id is not None and writer_query_id == query_id:
                 restore = _find_reverting_restore(restores, version)
                 return TableLog(transaction.version, restore, accepted_version=accepted_version)
-            other_query_id = other_query_id or writer_id
+            other_query_id = other_query_id or writer_query_id
         if _REPLACE in commit.info.operation and _find_reverting_restore(restores, version) is None:
             return TableLog(NO_BATCH, None, version, other_query_id, accepted_version)
         if query_id is None and other_query_id is not None:  # a new query has no commit

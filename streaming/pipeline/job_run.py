@@ -66,7 +66,7 @@ class RunningJob:
         queries: Sequence[JobQuery],
         on_progress: Callable[[QueryResult, Any], None] | None = None,
     ) -> None:
-        self._loaded = loaded_job
+        self._loaded_job = loaded_job
         self.metrics: Exporter | None = None
         self._queries = queries
         results = [query.result for query in queries]
@@ -87,7 +87,7 @@ class RunningJob:
         """The job's result so far."""
         seconds = self._duration_s or time.monotonic() - self._started_at
         results = (query.result for query in self._queries)
-        return sum_results(self._loaded.job.name, seconds, results)
+        return sum_results(self._loaded_job.job.name, seconds, results)
 
     def __enter__(self) -> Self:
         return self
@@ -97,14 +97,14 @@ class RunningJob:
 
     def _take_lock(self, spark: SparkSession) -> None:
         """Lock the job's checkpoint; raise JobError if another run has the lock."""
-        lock = _lock_job(spark, self._loaded)
+        lock = _lock_job(spark, self._loaded_job)
         if lock is not None:
             lock.is_in_use = self.is_active
             self._exit_stack.callback(lock.release)
 
     def _start(self, spark: SparkSession) -> None:
         """Start the metrics, create the tables, save the parsing rules, and start the queries."""
-        loaded_job = self._loaded
+        loaded_job = self._loaded_job
         self._exit_stack.callback(listen(spark, self._counter))
         metrics_config = loaded_job.job.metrics
         if metrics_config is not None:
@@ -136,7 +136,7 @@ class RunningJob:
         the job is stopped, and JobTimeoutError is raised.
         """
         try:
-            with self._loaded.drop_secret_causes():
+            with self._loaded_job.drop_secret_causes():
                 self._wait(should_stop, timeout)
         finally:
             self.stop()
@@ -147,12 +147,12 @@ class RunningJob:
             while self._check_queries() and not should_stop():
                 if time.monotonic() > deadline_s:
                     raise JobTimeoutError(
-                        f"{self._loaded.title}: the job was stopped after its timeout of "
+                        f"{self._loaded_job.title}: the job was stopped after its timeout of "
                         f"{timeout:g} s; the next run continues where it stopped"
                     )
                 time.sleep(_POLL_S)
         except ConnectionError as error:
-            raise JobError(f"{self._loaded.title}: {summarize(error)}") from error
+            raise JobError(f"{self._loaded_job.title}: {summarize(error)}") from error
 
     def is_active(self) -> bool:
         """Return whether a query is running, or none has been started yet."""
@@ -164,10 +164,11 @@ class RunningJob:
         self._duration_s = self._duration_s or time.monotonic() - self._started_at
 
     def _close_metrics(self) -> None:
+        """Close the exporter; only log its failure, so that the job's own error is raised."""
         metrics, self.metrics = self.metrics, None
         message = "%s: metrics: the last values may be missing: %s"
-        log_warning = partial(_LOG.warning, message, self._loaded.title)
-        with job_errors.report_failure(log_warning, self._loaded.redact):  # keep the job's error
+        log_warning = partial(_LOG.warning, message, self._loaded_job.title)
+        with job_errors.report_failure(log_warning, self._loaded_job.redact):
             if metrics is not None:
                 metrics.close()
 
@@ -189,7 +190,7 @@ class RunningJob:
 
     def _make_error(self, query: JobQuery, error: BaseException) -> JobError:
         reason = add_hint(summarize(query.sink_error or error), query.checkpoint)
-        return JobError(self._loaded.redact(f"query {query.name!r} failed: {reason}"))
+        return JobError(self._loaded_job.redact(f"query {query.name!r} failed: {reason}"))
 
 
 def start_job(

@@ -186,8 +186,8 @@ def _convert_for_kafka(field: StructField) -> Column:
     data_type = field.dataType
     if field.name == "headers":
         if data_type.simpleString() != _HEADERS_TYPE:
-            actual = data_type.simpleString()
-            raise TableError(f"the column 'headers' is {actual}, but {_HEADERS_TYPE} is expected")
+            sql_type = data_type.simpleString()
+            raise TableError(f"the column 'headers' is {sql_type}, but {_HEADERS_TYPE} is expected")
         return column
     if isinstance(data_type, (BinaryType, StringType)):
         return column

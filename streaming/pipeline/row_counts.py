@@ -99,12 +99,12 @@ class ProgressCounter(StreamingQueryListener):
         if result is None or is_old or progress.numInputRows == 0:
             return
         self._last_batch_by_query[result.name] = progress.batchId
-        observed = progress.observedMetrics
+        metrics = progress.observedMetrics
         result.batches += 1
         result.read += progress.numInputRows
-        result.bad += sum(row["bad_records"] for row in observed.values() if "bad_records" in row)
-        if WRITTEN_METRIC in observed:
-            result.written += observed[WRITTEN_METRIC]["rows"]
+        result.bad += sum(row["bad_records"] for row in metrics.values() if "bad_records" in row)
+        if WRITTEN_METRIC in metrics:
+            result.written += metrics[WRITTEN_METRIC]["rows"]
         is_exempt = result.name in self._warned_queries or result.is_dead_letter
         if result.bad > _MAX_BAD_FRACTION * result.read and not is_exempt:
             self._warned_queries.add(result.name)

@@ -108,13 +108,13 @@ def _split_path(path: str) -> tuple[str, ...]:
     return (scheme_and_host, *(part for part in folder_path.split("/") if part))
 
 
-def _is_inside(inner: tuple[str, ...], outer: tuple[str, ...]) -> bool:
-    """Return whether `inner` is `outer`, or a folder inside it where VACUUM deletes files."""
-    if inner[: len(outer)] != outer:
+def _is_inside(inner_parts: tuple[str, ...], outer_parts: tuple[str, ...]) -> bool:
+    """Return whether a folder is another, or is inside it where VACUUM deletes files."""
+    if inner_parts[: len(outer_parts)] != outer_parts:
         return False
-    if len(inner) == len(outer):
+    if len(inner_parts) == len(outer_parts):
         return True
-    name = inner[len(outer)]
+    name = inner_parts[len(outer_parts)]
     return not name.startswith("_") or name in _FOLDERS_IN_DELTA_TABLE or "=" in name
 
 

@@ -63,11 +63,11 @@ def check_sources(sources: Sequence[PlanSource], checkpoint: str, batches: LastB
             dropped_topics.append((topic, source))
     if dropped_topics:
         topic, source = dropped_topics[0]
-        accept_loss = "" if source is None else "set failOnDataLoss: false, "
+        loss_remedy = "" if source is None else "set failOnDataLoss: false, "
         raise TableError(
             f"the checkpoint {checkpoint!r} has offsets of topic {topic!r}, which no source reads "
             "any more, so its unread records would be lost: add the topic to a source again, "
-            f"{accept_loss}or {NEW_CHECKPOINT}"
+            f"{loss_remedy}or {NEW_CHECKPOINT}"
         )
     if has_moved_topics:
         raise TableError(_describe_source_order(checkpoint, topics))

@@ -63,7 +63,7 @@ def get_sink_mode(sink: DeltaSink) -> WriteMode:
     return WriteMode("upsert", sink.keys, sink.deletes, sink.sequence_by)
 
 
-def name_sequence_fields(columns: Iterable[str], reserved: Iterable[str]) -> list[str]:
+def name_sequence_fields(columns: Iterable[str], reserved_names: Iterable[str]) -> list[str]:
     """Name the fields of `_sequence` after their columns, with a `_` before a duplicate name.
 
     Delta ignores the case of names, whatever Spark's setting.
@@ -71,7 +71,7 @@ def name_sequence_fields(columns: Iterable[str], reserved: Iterable[str]) -> lis
     >>> name_sequence_fields(["seq", "Offset", "SEQ"], BY_OFFSET)
     ['seq', '_Offset', '_SEQ']
     """
-    used_names, fields = set(reserved), []
+    used_names, fields = set(reserved_names), []
     for column in columns:
         field = column
         while field.lower() in used_names:
