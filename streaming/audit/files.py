@@ -32,7 +32,7 @@ _UPSERT_COLUMN = "_sequence"
 def check_files(
     history: History, files: DataFiles | None, topics: Collection[str]
 ) -> Iterator[AuditFinding]:
-    """Check that each local file exists, has the size in the log, and is in the table only once."""
+    """Check that local files exist once with their logged size; without `files`, only the log."""
     doubled_files: dict[str, str] = {}
     for add, first_version, version in history.double_adds:
         doubled_files[add.path] = f"{add.path} (versions {first_version} and {version})"

@@ -218,7 +218,7 @@ class _CommittedRecords:
 def _consume(
     brokers: Brokers, span: Span, columns: tuple[str, ...], isolation: str = "read_uncommitted"
 ) -> Generator[Item, None, None]:
-    """Yield the offset and content of each record of a span, up to the end of the log."""
+    """Yield the records of a span, up to the log's end; raise TopicUnreadableError on failure."""
     partition, begin, end = span
     if begin >= end:
         return

@@ -33,7 +33,7 @@ _TOPIC_EXISTS = "already exists"
 
 
 def check_network(loaded_job: LoadedJob) -> None:
-    """Check the metrics port, and that one address of each cluster accepts connections."""
+    """Raise MetricsError if the metrics port is taken, JobError if a cluster is unreachable."""
     check_port(loaded_job.job.metrics)
     key_path_by_servers: dict[str, str] = {}
     for key_path, options, _ in loaded_job.job.iterate_broker_uses():
@@ -56,7 +56,7 @@ def _check_connection(loaded_job: LoadedJob, key_path: str, servers: str) -> Non
 
 
 def check_topics(spark: SparkSession, loaded_job: LoadedJob) -> None:
-    """Check that all topics given by name exist, with Spark's client and options."""
+    """Raise JobError unless all topics given by name exist for Spark's client with its options."""
     topics_by_client: dict[tuple[tuple[str, str], ...], Any] = {}
     for key_path, options, topics in loaded_job.job.iterate_broker_uses():
         kafka_options = {k: v for k, v in options.items() if k.startswith("kafka.")}

@@ -78,7 +78,7 @@ class JobQuery:
 
 
 def plan_queries(spark: SparkSession, loaded_job: LoadedJob) -> list[JobQuery]:
-    """Build and check all queries of a job, without starting or writing anything."""
+    """Build and check a job's queries, and write nothing; raise ConfigError if one is invalid."""
     queries = []
     for output in loaded_job.job.outputs:
         if output.bad_source is None:
@@ -101,7 +101,7 @@ def plan_queries(spark: SparkSession, loaded_job: LoadedJob) -> list[JobQuery]:
 
 
 def _check_commit_groups(loaded_job: LoadedJob, queries: Sequence[JobQuery]) -> None:
-    """Check that no two streams may commit offsets of one partition to the same group.
+    """Raise ConfigError if two streams may commit offsets of one partition to the same group.
 
     Each stream commits its own progress, so the group would be ahead of the slower checkpoint.
     """

@@ -109,23 +109,23 @@ def _make_error(node: yaml.Node, text: str) -> ConfigError:
     return ConfigError(f"line {node.start_mark.line + 1}: {text}")
 
 
-def _count_values(node: yaml.Node, sizes: dict[int, int | None]) -> int:
-    """Return the number of values in a node with aliases expanded; `sizes` caches it by node id."""
-    cached_size = sizes.get(id(node), 0)
+def _count_values(node: yaml.Node, size_by_id: dict[int, int | None]) -> int:
+    """Count a node's values with aliases expanded; raise ConfigError if they are too many."""
+    cached_size = size_by_id.get(id(node), 0)
     if cached_size is None:
         raise _make_error(node, "an alias refers to a value that contains it")
     if cached_size:
         return cached_size
-    sizes[id(node)] = None  # being counted
+    size_by_id[id(node)] = None  # being counted
     children: list[yaml.Node] = []
     if isinstance(node, yaml.MappingNode):
         children = [part for pair in node.value for part in pair]
     elif isinstance(node, yaml.SequenceNode):
         children = node.value
-    size = 1 + sum(_count_values(child, sizes) for child in children)
+    size = 1 + sum(_count_values(child, size_by_id) for child in children)
     if size > _MAX_VALUES:
         raise _make_error(node, f"more than {_MAX_VALUES:,} values with aliases expanded")
-    sizes[id(node)] = size
+    size_by_id[id(node)] = size
     return size
 
 
@@ -172,7 +172,7 @@ def map_values(
 
 
 def apply_overrides(data: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """Return a copy of the data with each `--set key.path=value` applied.
+    """Apply `--set key.path=value` to a copy of the data; raise ConfigError for an invalid one.
 
     Values are YAML, or text if they are not valid YAML. An existing key that contains dots is
     matched as a whole; a new one must be quoted, unless it starts with one of `_DOTTED_KEYS`.

@@ -45,7 +45,7 @@ def check_continuity(
 
 
 def check_sources(sources: Sequence[PlanSource], checkpoint: str, batches: LastBatches) -> None:
-    """Check that each topic of the checkpoint is still read by the source with the same number.
+    """Raise TableError unless each topic of the checkpoint is read by the source with its number.
 
     Spark assigns stored offsets to sources by number, regardless of topics. If two sources swap
     places, each gets the offsets of the other's topics. If two sources read the same topics, their

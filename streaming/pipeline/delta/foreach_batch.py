@@ -86,7 +86,7 @@ class _ForeachBatch:
         self._writer.prepare(self._spark, sequenced_rows)
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        """Write a batch."""
+        """Write a batch; raise JobError if it is not from the only query of the sink."""
         context = batch.sparkSession.sparkContext
         query_id = context.getLocalProperty("sql.streaming.queryId")
         if self._query_id is None:
