@@ -148,7 +148,7 @@ class RunningJob:
                 if time.monotonic() > deadline_s:
                     raise JobTimeoutError(
                         f"{self._loaded_job.title}: the job was stopped after its timeout of "
-                        f"{timeout:g} s; the next run continues where it stopped"
+                        f"{timeout:g} s; the next run continues from the checkpoint, if any"
                     )
                 time.sleep(_POLL_S)
         except ConnectionError as error:
@@ -217,7 +217,7 @@ def start_job(
     ConfigError
         If the config is invalid; nothing was started or written.
     JobError
-        If a broker, topic, table or query fails; started queries are stopped.
+        If a broker, topic, table or query fails, or another run is active; queries are stopped.
     """
     if getattr(spark, "_jsparkSession", None) is None:
         raise ConfigError("a SparkSession is expected" if spark is None else NO_CONNECT)

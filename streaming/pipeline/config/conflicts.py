@@ -63,7 +63,7 @@ def check_folders(job: Job, locations: Mapping[str, str] | None = None) -> None:
             raise ValueError(
                 f"{key_path}: {other_key_path} has the same table {table.path or table.table!r}: "
                 "use different tables (to combine rows of the same kind, use UNION ALL in a "
-                "transform, or set 'shared: true' for two appends)"
+                "transform, or set 'shared: true' for both if they append)"
             )
         if path is not None and other_key_path == key_path:
             tables.append(_Folder(key_path, path, parts))

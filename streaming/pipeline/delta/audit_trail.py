@@ -74,7 +74,7 @@ class AuditTrail:
                 self._offset_log = BatchRangeReader(folder)
             ranges = self._offset_log.read(batch)
             if ranges is None:
-                self._warn(f"offsets/{batch - 1} or offsets/{batch} is missing")
+                self._warn(f"the checkpoint lacks the start or the end of batch {batch}")
         return None if ranges is None else encode_ranges(ranges)
 
     def _warn(self, reason: str) -> None:
