@@ -146,15 +146,15 @@ def check_state(history: History, checksums: Mapping[int, TableChecksum]) -> Ite
     """
     known_difference = None if not history.is_whole else (0, 0)
     mismatches = []
-    for version, (file_count, size) in history.counts.items():
+    for version, (file_count, byte_count) in history.counts.items():
         checksum = checksums.get(version)
         if checksum is None or checksum.num_files is None or checksum.table_size_bytes is None:
             continue
-        difference = (checksum.num_files - file_count, checksum.table_size_bytes - size)
+        difference = (checksum.num_files - file_count, checksum.table_size_bytes - byte_count)
         if known_difference is not None and difference != known_difference:
             mismatches.append(
                 f"version {version} has {file_count + known_difference[0]:,} files "
-                f"({size + known_difference[1]:,} bytes), "
+                f"({byte_count + known_difference[1]:,} bytes), "
                 f"but its .crc has {checksum.num_files:,} ({checksum.table_size_bytes:,} bytes)"
             )
         known_difference = difference

@@ -93,21 +93,21 @@ def replay_commits(commits: Iterable[Commit]) -> History:
     bases: dict[int, int | None] = {}
     #: Hash of each version's set of files, to find the target of a `RESTORE` by time.
     hashes: dict[int, int] = {}
-    files_hash, size, previous_version = 0, 0, None
+    files_hash, byte_count, previous_version = 0, 0, None
     for version, commit in history.commits.items():
         removed_keys = {file.key for file in commit.removes}
         for key in removed_keys:  # 1.
             entry = history.files.pop(key, None)
             if entry is not None:
                 files_hash ^= hash(key)
-                size -= entry[0].size
+                byte_count -= entry[0].size
         for add in commit.adds:
             old_entry = history.files.get(add.key)
             if old_entry is not None and add.data_change:
                 history.double_adds.append((add, old_entry[1], version))
             if old_entry is None:
                 files_hash ^= hash(add.key)
-                size += add.size
+                byte_count += add.size
             history.files[add.key] = (add, old_entry[1] if old_entry else version)
         hashes[version] = files_hash
         bases[version] = previous_version  # 2.
@@ -118,7 +118,7 @@ def replay_commits(commits: Iterable[Commit]) -> History:
                 target = next(targets, None) if history.is_whole else None
             history.restores.append(TableRestore(target, version))
             bases[version] = target
-        history.counts[version] = (len(history.files), size)
+        history.counts[version] = (len(history.files), byte_count)
         if commit.metadata is not None:
             history.properties = commit.metadata.configuration
         previous_version = version

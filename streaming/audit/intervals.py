@@ -65,12 +65,12 @@ def find_gaps(numbers: Iterable[int], first: int, end: int) -> list[range]:
     >>> find_gaps([3, 4, 9], 2, 7)
     [range(2, 3), range(5, 7)]
     """
-    spans = []
+    gaps = []
     for number in numbers:
         if first <= number < end:
-            spans.append(range(first, number))
+            gaps.append(range(first, number))
             first = number + 1
-    return [span for span in [*spans, range(first, end)] if span]
+    return [gap for gap in [*gaps, range(first, end)] if gap]
 
 
 def list_numbers(word: str, spans: Sequence[range]) -> str:

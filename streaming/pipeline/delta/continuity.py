@@ -89,22 +89,22 @@ def _describe_source_order(checkpoint: str, topics: Sequence[tuple[int, str]]) -
 def _check_log(
     spark: SparkSession, writer: DeltaWriter, checkpoint: str, batches: LastBatches
 ) -> None:
-    table, query_id = writer.table.title, batches.query_id
+    title, query_id = writer.table.title, batches.query_id
     # Merging the same records again changes nothing.
     may_be_shared = writer.sink.mode == "upsert" or writer.sink.shared
     if query_id is None and batches.completed is None and may_be_shared:
         return
     log = read_table_log(HadoopFolder(writer.table.find_location(spark), spark), query_id)
-    completed_batch = NO_BATCH if batches.completed is None else batches.completed
-    planned_batch = NO_BATCH if batches.planned is None else batches.planned.batch_id
+    last_completed = NO_BATCH if batches.completed is None else batches.completed
+    last_planned = NO_BATCH if batches.planned is None else batches.planned.batch_id
     if query_id is None:
         log = replace(log, batch=NO_BATCH)
-    mismatch = describe_mismatch(log, checkpoint, planned_batch, completed_batch)
+    mismatch = describe_mismatch(log, checkpoint, last_planned, last_completed)
     if mismatch is not None:
-        raise TableError(f"the table {table!r} {mismatch}")
-    if log.batch == NO_BATCH == completed_batch and log.other_query_id and not may_be_shared:
+        raise TableError(f"the table {title!r} {mismatch}")
+    if log.batch == NO_BATCH == last_completed and log.other_query_id and not may_be_shared:
         raise TableError(
-            f"the table {table!r} has rows of another query ({log.other_query_id}), and "
+            f"the table {title!r} has rows of another query ({log.other_query_id}), and "
             f"the checkpoint {checkpoint!r} is new, so rows could be written twice: use the "
             "other query's checkpoint or a new table, or set shared: true"
         )

@@ -129,12 +129,12 @@ def infer_mode(table: StructType, user_columns: Iterable[str]) -> WriteMode:
 
 
 def check_same_mode(
-    table: str, old: WriteMode, new: WriteMode, fold: Callable[[str], str], *, is_inferred: bool
+    title: str, old: WriteMode, new: WriteMode, fold: Callable[[str], str], *, is_inferred: bool
 ) -> None:
     """Raise TableError if a sink would write a table in a different mode than before."""
     if is_inferred and (old.mode, new.mode) == ("append", "upsert"):
         raise TableError(
-            f"the table {table!r} was not created by an upsert (it has no column {SEQUENCE}), "
+            f"the table {title!r} was not created by an upsert (it has no column {SEQUENCE}), "
             f"so rows cannot be merged into it: {_NEW_TABLE}"
         )
     if is_inferred and new.sequence_by:  # `old` has the names of `_sequence` fields
@@ -148,7 +148,7 @@ def check_same_mode(
             continue
         texts = [x if isinstance(x, str) else ", ".join(x or ()) or "none" for x in values]
         raise TableError(
-            f"the table {table!r} was written with {name} {texts[0]}, but the job has {texts[1]}: "
+            f"the table {title!r} was written with {name} {texts[0]}, but the job has {texts[1]}: "
             f"set {name} back in the job, or {_NEW_TABLE}"
         )
 

@@ -59,12 +59,12 @@ _NO_UPSERT = Upsert((), set_by_transform=True)
 
 
 def parse(
-    frame: DataFrame, name: str, records: Records, schema: str, *, upserts: Sequence[Upsert]
+    frame: DataFrame, name: str, records: Records, schema_text: str, *, upserts: Sequence[Upsert]
 ) -> ParsedRows:
     """Parse the records of a source, in a frame with the columns of Kafka's source.
 
-    `name` is the source's name, for messages and the observed metrics. `schema` is the text of its
-    schema. `upserts` write the rows; without any, only the format `raw` keeps tombstones.
+    `name` is the source's name, for messages and the observed metrics. `upserts` write the rows;
+    without any, only the format `raw` keeps tombstones.
 
     Raises ValueError if the schema or the key's schema is invalid, or a column has a reserved name.
     """
@@ -75,7 +75,7 @@ def parse(
     if records.format == "json":
         tombstone = tombstone | (f.trim(f.col("value").cast("string")) == "null")
     normalize = get_name_normalizer(frame.sparkSession)
-    parser = make_parser(records, schema)
+    parser = make_parser(records, schema_text)
     fields = parser.schema.fields
     key_columns_per_upsert = [
         _build_key_columns(records, parser.schema, upsert.keys, normalize)
