@@ -173,16 +173,18 @@ def _describe_miscount(commit: Commit) -> str | None:
     files_metric, rows_metric = _COUNT_METRICS.get(commit.info.operation, ("", ""))
     if any(f.deletion_vector for f in (*commit.adds, *commit.removes)):
         return None
-    reported_files, added_files = parse_whole_number(metrics.get(files_metric)), len(commit.adds)
+    metric_file_count = parse_whole_number(metrics.get(files_metric))
+    file_count = len(commit.adds)
     row_counts = [file.rows for file in commit.adds if file.rows is not None]
-    max_files = added_files + int(files_metric == "numFiles" and len(row_counts) == added_files)
-    if reported_files is not None and not added_files <= reported_files <= max_files:
-        details = f"reports {reported_files:,} files in its metrics, but adds {added_files:,}"
+    max_file_count = file_count + int(files_metric == "numFiles" and len(row_counts) == file_count)
+    if metric_file_count is not None and not file_count <= metric_file_count <= max_file_count:
+        details = f"reports {metric_file_count:,} files in its metrics, but adds {file_count:,}"
         return f"version {commit.version} {details}"
-    reported_rows, added_rows = parse_whole_number(metrics.get(rows_metric)), sum(row_counts)
-    if reported_rows in {None, added_rows} or len(row_counts) < added_files or commit.removes:
+    metric_row_count = parse_whole_number(metrics.get(rows_metric))
+    row_count = sum(row_counts)
+    if metric_row_count in {None, row_count} or len(row_counts) < file_count or commit.removes:
         return None
-    details = f"reports {reported_rows:,} rows in its metrics, but its files have {added_rows:,}"
+    details = f"reports {metric_row_count:,} rows in its metrics, but its files have {row_count:,}"
     return f"version {commit.version} {details}"
 
 

@@ -163,8 +163,7 @@ def _plan_query(
     is_table = delta_writer is not None
     result = QueryResult(name, target, is_table=is_table, is_dead_letter=not is_sink)
     sources = list_plan_sources(rows)
-    details = checkpoint, delta_writer, sources, result
-    return JobQuery(name, output.key_path, rows, writer, *details)
+    return JobQuery(name, output.key_path, rows, writer, checkpoint, delta_writer, sources, result)
 
 
 def _select_kafka_columns(rows: DataFrame, sink: KafkaSink) -> DataFrame:

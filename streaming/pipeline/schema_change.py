@@ -98,8 +98,8 @@ def _collect_rules(loaded_job: LoadedJob) -> dict[str, ParsingRules]:
             continue
         sinks = [sink for sink in job.all_sinks.values() if name in job.find_sources(sink)]
         upserts = [[list(x.keys), x.set_by_transform] for x in collect_upserts(job, sinks)]
-        text = read_schema(loaded_job, name)
-        rules[name] = {"records": {**records, "schema": text}, "upserts": sorted(upserts)}
+        schema_text = read_schema(loaded_job, name)
+        rules[name] = {"records": {**records, "schema": schema_text}, "upserts": sorted(upserts)}
     return rules
 
 
@@ -174,7 +174,7 @@ def _find_first_difference(
 
 
 def _select_bad_positions(frame: DataFrame, name: str, rules: ParsingRules) -> DataFrame:
-    records, schema = Records.model_validate(rules["records"]), rules["records"]["schema"]
+    records, schema_text = Records.model_validate(rules["records"]), rules["records"]["schema"]
     upserts = [Upsert(tuple(keys), set_by_transform) for keys, set_by_transform in rules["upserts"]]
-    bad_records = parse(frame, name, records, schema, upserts=upserts).bad_records
+    bad_records = parse(frame, name, records, schema_text, upserts=upserts).bad_records
     return bad_records.select(format_position("topic", "partition", "offset").alias("position"))

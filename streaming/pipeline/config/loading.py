@@ -142,8 +142,8 @@ def _read_config(config: str | Path | Mapping[str, Any]) -> tuple[str, Path, dic
     try:
         path = Path(config)
     except TypeError:
-        kind = type(config).__name__
-        raise ConfigError(f"a YAML file, a mapping or a Job is expected, not {kind}") from None
+        type_name = type(config).__name__
+        raise ConfigError(f"a YAML file, a mapping or a Job is expected, not {type_name}") from None
     try:
         text = _read_text(path)
     except (OSError, ValueError) as error:

@@ -58,15 +58,15 @@ def check_files(loaded_job: LoadedJob) -> None:
     """Raise ConfigError for an invalid schema or Python function; Spark parses DDL later."""
     job = loaded_job.job
     for name, source in job.all_sources.items():
-        text = read_schema(loaded_job, name)
+        schema_text = read_schema(loaded_job, name)
         with loaded_job.wrap_errors(job.locate("source", name, "records.schema")):
             if source.records.schema_ is None:
                 continue
             if source.records.format == "avro":
-                add_avro_marker(text)
-            elif text.lstrip().startswith("{"):
-                parse_schema_json(text)
-            elif not text.strip():
+                add_avro_marker(schema_text)
+            elif schema_text.lstrip().startswith("{"):
+                parse_schema_json(schema_text)
+            elif not schema_text.strip():
                 raise ValueError("the schema is empty: DDL such as 'id BIGINT' is expected")
     for name, transform in job.all_transforms.items():
         if transform.python is not None:

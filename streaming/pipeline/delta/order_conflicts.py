@@ -125,5 +125,5 @@ class OrderConflicts:
 def _position_sql(prefix: str = "") -> str:
     """Return SQL for partition and offset, with the types that the jar's functions take."""
     fields = (("partition", "INT"), ("offset", "BIGINT"))
-    names = ((f"{prefix}{SEQUENCE}.{name}", sql_type) for name, sql_type in fields)
-    return ", ".join(f"coalesce(CAST({name} AS {sql_type}), -1)" for name, sql_type in names)
+    columns = ((f"{prefix}{SEQUENCE}.{name}", sql_type) for name, sql_type in fields)
+    return ", ".join(f"coalesce(CAST({name} AS {sql_type}), -1)" for name, sql_type in columns)

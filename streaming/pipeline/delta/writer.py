@@ -239,8 +239,8 @@ class DeltaWriter:
             else:
                 options = {"execution": self._get_execution(), "ranges": metadata.ranges}
                 self.once.append(batch, evolve=self.sink.schema_evolution, **options)
-        interval = self.sink.compact_every
-        if interval is not None and (number + 1) % interval == 0:  # 4
+        compact_every = self.sink.compact_every
+        if compact_every is not None and (number + 1) % compact_every == 0:  # 4
             self._compact(spark)
 
     def _merge(self, batch: DataFrame, number: int, ranges: str | None) -> None:
@@ -267,8 +267,8 @@ class DeltaWriter:
     def _get_execution(self) -> Any:
         """Return Spark's execution of the batch; None if it is unknown or not exposed."""
         with contextlib.suppress(Exception):
-            query = self._stream
-            return query._jsq.streamingQuery().lastExecution() if query else None
+            stream = self._stream
+            return stream._jsq.streamingQuery().lastExecution() if stream else None
         self._stream = None  # the commits then have no counts
         return None
 
@@ -283,10 +283,10 @@ class DeltaWriter:
 
     def _build_compaction_settings(self, spark: SparkSession) -> dict[str, str]:
         """Return Delta settings for the sink's file size, except those that the user has set."""
-        size = self.sink.target_file_bytes
-        if size is None:
+        file_bytes = self.sink.target_file_bytes
+        if file_bytes is None:
             return {}
-        return {key: str(size) for key in _COMPACTION_SETTINGS if spark.conf.get(key, None) is None}
+        return {k: str(file_bytes) for k in _COMPACTION_SETTINGS if spark.conf.get(k, None) is None}
 
     def _build_batch_settings(self, spark: SparkSession, number: int) -> dict[str, str]:
         """Return Spark's settings for one write.

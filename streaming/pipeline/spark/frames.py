@@ -100,8 +100,8 @@ def _open_and_parse(
     with loaded_job.wrap_errors(job.locate("source", name)):
         frame = reader.load()
     with loaded_job.wrap_errors(job.locate("source", name, "records")):
-        schema = read_schema(loaded_job, name)
-        return parse(frame, name, source.records, schema, upserts=upserts)
+        schema_text = read_schema(loaded_job, name)
+        return parse(frame, name, source.records, schema_text, upserts=upserts)
 
 
 def _apply_watermark_and_dedupe(rows: DataFrame, source: Source, *, has_deletes: bool) -> DataFrame:

@@ -169,10 +169,10 @@ def _fail_on_bad_record(name: str, records: Records) -> Column:
             "'records.key', or set the key columns from _kafka.key in a transform"
         ),
     ).otherwise(f.lit(f" cannot be read as {records.format} with the schema"))
-    source = f.lit(f"source '{name}': the record at ")
+    prefix = f.lit(f"source '{name}': the record at ")
     position = format_position("topic", "partition", "offset")
     remedy = f.lit("; to continue without such records set bad_records: drop or dead_letter")
-    message = f.concat(source, position, problem, remedy)
+    message = f.concat(prefix, position, problem, remedy)
     return f.when(f.col(_BAD), f.raise_error(message).cast("boolean")).otherwise(True)
 
 
