@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 #: Scope of a proof: each commit's offsets and number of rows, or some or all of the rows.
 Scope = Literal["commits", "sampled rows", "rows"]
-#: Kinds of findings about batches; dropped if rows are audited and the log has no batch.
+#: Kinds of findings about batches; a row audit drops them if no audited version has a batch.
 _BATCH_KINDS = {"no-batch", "foreign-rows", "rows-changed", "log-begins-late"}
-#: Kinds of gaps in the proof, after which batches may have read offsets unknown to the audit.
+#: Kinds of findings that leave some of the offsets unknown that batches have read.
 _GAP_KINDS = {"no-ranges", "log-begins-late", "commit-missing", "commit-damaged", "batch-unknown"}
 
 

@@ -28,7 +28,7 @@ _MAX_DELTA_CHARS = 700
 _MAX_CAUSES = 8
 #: Number of characters kept at the start of a long cause, where the class is.
 _MAX_START_CHARS = 120
-#: Number of characters kept at its end, where the run id is; a query name precedes it.
+#: Number of characters kept at the end of a long cause: a query name, then the run id.
 _MAX_END_CHARS = 120
 #: Hints for Spark and Kafka messages that do not explain what to do.
 _HINTS = {

@@ -61,7 +61,7 @@ class JobQuery:
 
     def stop(self) -> None:
         """Stop the query if it is running, and wait for its sink's background writes."""
-        with contextlib.suppress(Exception):  # the query or Spark has ended
+        with contextlib.suppress(Exception):  # the query or Spark may have ended
             if self.stream is not None and self.stream.isActive:
                 self.stream.stop()
         if self.delta_writer is not None:

@@ -90,7 +90,7 @@ def _check_log(
     spark: SparkSession, writer: DeltaWriter, checkpoint: str, batches: LastBatches
 ) -> None:
     title, query_id = writer.table.title, batches.query_id
-    # Merging the same records again changes nothing.
+    # Several upserts may merge the same records: the second merge changes nothing.
     may_be_shared = writer.sink.mode == "upsert" or writer.sink.shared
     if query_id is None and batches.completed is None and may_be_shared:
         return

@@ -47,7 +47,7 @@ _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _OPTIMIZE = "spark.databricks.delta.optimizeWrite.enabled"
 _BIN_SIZE = "spark.databricks.delta.optimizeWrite.binSize"
 _OPTIMIZE_PARTITIONS = "spark.databricks.delta.optimizeWrite.maxShufflePartitions"
-#: Settings for the maximum size of files that compaction merges, and that it writes (1 GB).
+#: Settings for the maximum size of files that compaction merges and writes (default: 1 GB).
 _COMPACTION_SETTINGS = (
     "spark.databricks.delta.optimize.minFileSize",
     "spark.databricks.delta.optimize.maxFileSize",
@@ -212,7 +212,7 @@ class DeltaWriter:
         return make_lost_table_error(self.table.title, self._checkpoint, number - 1)
 
     def _is_being_stopped(self) -> bool:
-        with contextlib.suppress(Exception):  # Spark has ended
+        with contextlib.suppress(Exception):  # Spark may have ended
             return self._stream is not None and not self._stream.isActive
         return False
 

@@ -54,7 +54,7 @@ class Upsert(NamedTuple):
     set_by_transform: bool
 
 
-#: For a source that no upsert writes.
+#: Used for a source whose rows no upsert writes.
 _NO_UPSERT = Upsert((), set_by_transform=True)
 
 
