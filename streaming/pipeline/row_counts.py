@@ -57,17 +57,17 @@ class JobResult:
         return asdict(self)
 
 
-def sum_results(name: str, seconds: float, queries: Iterable[QueryResult]) -> JobResult:
+def sum_results(name: str, seconds: float, results: Iterable[QueryResult]) -> JobResult:
     """Return copies of the queries' results, and sums; only `tables` includes dead letters."""
-    copies = tuple(replace(query) for query in queries)
+    copies = tuple(replace(result) for result in results)
     sums = {
-        field: sum(getattr(query, field) for query in copies if not query.is_dead_letter)
+        field: sum(getattr(result, field) for result in copies if not result.is_dead_letter)
         for field in ("batches", "read", "written", "bad")
     }
-    tables = {query.target or "": 0 for query in copies if query.is_table}
-    for query in copies:
-        if query.is_table:
-            tables[query.target or ""] += query.written
+    tables = {result.target or "": 0 for result in copies if result.is_table}
+    for result in copies:
+        if result.is_table:
+            tables[result.target or ""] += result.written
     return JobResult(name=name, seconds=round(seconds, 3), tables=tables, queries=copies, **sums)
 
 

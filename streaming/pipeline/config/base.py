@@ -145,8 +145,8 @@ Trigger = Annotated[
 ]
 #: A positive number that fits into a Java int.
 PositiveInt = Annotated[int, NOT_A_FLAG, Field(gt=0, le=2**31 - 1)]
-#: Columns: one name, or a list of names.
-Columns = Annotated[
+#: Names of columns: one, or a list.
+ColumnNames = Annotated[
     tuple[str, ...],
     BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),

@@ -173,11 +173,11 @@ class Job(Section):
         """Merge the job's `kafka.*` options with a section's options, which take precedence."""
         return {**self.options, **options}
 
-    def list_inputs(self, name: str) -> list[str]:
+    def list_inputs(self, transform_name: str) -> list[str]:
         """Return the views that a transform reads; in SQL, the earlier ones that it names."""
-        transform = self.all_transforms[name]
+        transform = self.all_transforms[transform_name]
         views = [*self.all_sources, *self.all_transforms]
-        earlier_views = views[: views.index(name)]
+        earlier_views = views[: views.index(transform_name)]
         if transform.sql is None:
             return [transform.from_ or earlier_views[-1]]
         return [n for n in earlier_views if re.search(rf"\b{n}\b", transform.sql, re.IGNORECASE)]

@@ -13,7 +13,7 @@ from assignor_bridge.options import BUILT_IN, NONE, OPTIONS, PREFIX, parse_optio
 from streaming.kafka.servers import check_topic
 from streaming.pipeline.config.base import (
     KAFKA_PREFIXES,
-    Columns,
+    ColumnNames,
     Duration,
     OptionText,
     PositiveInt,
@@ -154,7 +154,7 @@ class Source(Section):
     """How its records are read."""
     watermark: Watermark | None = None
     """How late rows may arrive."""
-    dedupe: Columns = ()
+    dedupe: ColumnNames = ()
     """Columns that identify duplicate rows, which are dropped: within the watermark, or forever
     without one (the state then keeps growing)."""
     assignor: str = "lag-aware-sticky"

@@ -73,9 +73,9 @@ def check_sources(sources: Sequence[PlanSource], checkpoint: str, batches: LastB
         raise TableError(_describe_source_order(checkpoint, topics))
 
 
-def _describe_source_order(checkpoint: str, topics: Sequence[tuple[int, str]]) -> str:
+def _describe_source_order(checkpoint: str, numbered_topics: Sequence[tuple[int, str]]) -> str:
     topics_by_number: dict[int, list[str]] = {}
-    for number, topic in sorted(topics):
+    for number, topic in sorted(numbered_topics):
         topics_by_number.setdefault(number, []).append(topic)
     texts = [" and ".join(map(repr, names[:2])) for names in topics_by_number.values()]
     return (

@@ -59,10 +59,10 @@ class OnceWriter:
         )
 
     def merge(
-        self, merge: DeltaMergeBuilder, execution: Any = None, ranges: str | None = None
+        self, merge_builder: DeltaMergeBuilder, execution: Any = None, ranges: str | None = None
     ) -> None:
         """Execute the merge of a batch; for `execution` and `ranges`, see `append`."""
-        builder: Any = merge
+        builder: Any = merge_builder
         self._write(
             builder._spark,
             builder.execute,

@@ -113,13 +113,13 @@ def parse_mode(properties: Mapping[str, str]) -> WriteMode | None:
     return WriteMode(mode, keys, properties.get(_DELETES), sequence_by)
 
 
-def infer_mode(table: StructType, user_columns: Iterable[str]) -> WriteMode:
+def infer_mode(table_schema: StructType, user_columns: Iterable[str]) -> WriteMode:
     """Infer from a table's columns how an older version wrote it.
 
     `user_columns` are the user's columns, whose names may equal those that an upsert adds.
     """
     user_names = {name.lower() for name in user_columns}
-    types: dict[str, Any] = {field.name.lower(): field.dataType for field in table.fields}
+    types: dict[str, Any] = {field.name.lower(): field.dataType for field in table_schema.fields}
     fields = getattr(types.get(SEQUENCE), "names", None)
     if fields is None or SEQUENCE in user_names:
         return WriteMode("append")

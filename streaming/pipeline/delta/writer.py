@@ -85,7 +85,7 @@ class DeltaWriter:
     ) -> None:
         self.sink = sink
         self.table = Table(sink.path, sink.table)
-        self.once = OnceWriter(self.table, label)
+        self.once_writer = OnceWriter(self.table, label)
         self._label = label
         self._checkpoint = checkpoint
         self._audit_trail = AuditTrail(label, checkpoint, redact)
@@ -218,7 +218,7 @@ class DeltaWriter:
 
     def finish(self) -> None:
         """Wait for background writes after the query has ended."""
-        self.once.finish()
+        self.once_writer.finish()
 
     def _write(self, batch: DataFrame, number: int) -> None:
         """Write a batch once.
@@ -238,7 +238,7 @@ class DeltaWriter:
                 self._merge(batch, number, metadata.ranges)
             else:
                 options = {"execution": self._get_execution(), "ranges": metadata.ranges}
-                self.once.append(batch, evolve=self.sink.schema_evolution, **options)
+                self.once_writer.append(batch, evolve=self.sink.schema_evolution, **options)
         compact_every = self.sink.compact_every
         if compact_every is not None and (number + 1) % compact_every == 0:  # 4
             self._compact(spark)
@@ -253,7 +253,7 @@ class DeltaWriter:
         rows = upsert.keep_newest(batch, sink, self._layout, batch_condition)
         merge_condition = conflicts.build_merge_condition()
         merge = upsert.build_merge(self.table.open(spark), rows, sink, merge_condition)
-        self.once.merge(merge, self._get_execution(), ranges)
+        self.once_writer.merge(merge, self._get_execution(), ranges)
         conflicts.log_conflicts(number)
 
     def _reset_counts(self) -> None:
@@ -310,10 +310,10 @@ class DeltaWriter:
 
 
 @contextlib.contextmanager
-def _override_settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
+def _override_settings(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
     """Change Spark settings for one write, in the session that Spark cloned for the query."""
-    old_values = {key: spark.conf.get(key, None) for key in values}
-    for key, value in values.items():
+    old_values = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
         spark.conf.set(key, value)
     try:
         yield

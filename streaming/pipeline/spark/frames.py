@@ -75,33 +75,33 @@ def collect_upserts(job: Job, sinks: Sequence[Sink]) -> list[Upsert]:
 
 
 def build_bad_records(
-    spark: SparkSession, loaded_job: LoadedJob, name: str, target: Sink
+    spark: SparkSession, loaded_job: LoadedJob, source_name: str, target: Sink
 ) -> DataFrame:
     """Return a source's bad records; a topic gets only their keys and values."""
     job = loaded_job.job
-    sinks = [sink for sink in job.all_sinks.values() if name in job.find_sources(sink)]
+    sinks = [sink for sink in job.all_sinks.values() if source_name in job.find_sources(sink)]
     upserts = collect_upserts(job, sinks)
-    bad_records = _open_and_parse(spark, loaded_job, name, upserts=upserts).bad_records
+    bad_records = _open_and_parse(spark, loaded_job, source_name, upserts=upserts).bad_records
     columns = ("topic", "partition", "offset", "timestamp", "key", "value", REASON)
     return bad_records.select(*(columns if isinstance(target, DeltaSink) else ("key", "value")))
 
 
 def _open_and_parse(
-    spark: SparkSession, loaded_job: LoadedJob, name: str, *, upserts: Sequence[Upsert]
+    spark: SparkSession, loaded_job: LoadedJob, source_name: str, *, upserts: Sequence[Upsert]
 ) -> ParsedRows:
     job = loaded_job.job
-    source = job.all_sources[name]
+    source = job.all_sources[source_name]
     options = job.merge_kafka_options(source.spark_options)
     reader = spark.readStream.format("kafka").options(**options)
     session_strategy = spark.conf.get(_SESSION_STRATEGY, None)
     assignor = source.get_assignor(session_has_one=bool(session_strategy))
     if assignor is not None:
         reader = reader.option("assignor", assignor)
-    with loaded_job.wrap_errors(job.locate("source", name)):
+    with loaded_job.wrap_errors(job.locate("source", source_name)):
         frame = reader.load()
-    with loaded_job.wrap_errors(job.locate("source", name, "records")):
-        schema_text = read_schema(loaded_job, name)
-        return parse(frame, name, source.records, schema_text, upserts=upserts)
+    with loaded_job.wrap_errors(job.locate("source", source_name, "records")):
+        schema_text = read_schema(loaded_job, source_name)
+        return parse(frame, source_name, source.records, schema_text, upserts=upserts)
 
 
 def _apply_watermark_and_dedupe(rows: DataFrame, source: Source, *, has_deletes: bool) -> DataFrame:
@@ -125,15 +125,15 @@ def _apply_watermark_and_dedupe(rows: DataFrame, source: Source, *, has_deletes:
 
 
 def _apply_transform(
-    spark: SparkSession, loaded_job: LoadedJob, name: str, views: dict[str, DataFrame]
+    spark: SparkSession, loaded_job: LoadedJob, transform_name: str, views: dict[str, DataFrame]
 ) -> DataFrame:
-    transform = loaded_job.job.all_transforms[name]
+    transform = loaded_job.job.all_transforms[transform_name]
     if transform.sql is not None:
-        with loaded_job.wrap_errors(loaded_job.job.locate("transform", name, "sql")):
+        with loaded_job.wrap_errors(loaded_job.job.locate("transform", transform_name, "sql")):
             return spark.sql(transform.sql)
-    function = import_function(loaded_job, name)
-    [view] = loaded_job.job.list_inputs(name)
-    key_path = loaded_job.job.locate("transform", name, "python")
+    function = import_function(loaded_job, transform_name)
+    [view] = loaded_job.job.list_inputs(transform_name)
+    key_path = loaded_job.job.locate("transform", transform_name, "python")
     try:
         result: Any = function(views[view])
     except Exception as error:
