@@ -109,7 +109,7 @@ def _split_path(path: str) -> tuple[str, ...]:
 
 
 def _is_inside(inner_parts: tuple[str, ...], outer_parts: tuple[str, ...]) -> bool:
-    """Return whether a folder is another, or is inside it where VACUUM deletes files."""
+    """Return whether the inner folder is the outer one, or inside it where VACUUM deletes files."""
     if inner_parts[: len(outer_parts)] != outer_parts:
         return False
     if len(inner_parts) == len(outer_parts):

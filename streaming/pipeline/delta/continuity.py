@@ -45,7 +45,7 @@ def check_continuity(
 
 
 def check_sources(sources: Sequence[PlanSource], checkpoint: str, batches: LastBatches) -> None:
-    """Raise TableError unless each topic of the checkpoint is read by the source with its number.
+    """Raise TableError if a source no longer reads the checkpoint's topics for its number.
 
     Spark assigns stored offsets to sources by number, regardless of topics. If two sources swap
     places, each gets the offsets of the other's topics. If two sources read the same topics, their

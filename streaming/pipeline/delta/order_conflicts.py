@@ -64,7 +64,7 @@ _FUNCTION_NUMBERS = itertools.count()
 
 
 class OrderConflicts:
-    """Counts one sink's conflicts; `kafka_fields` are those of its table (`write_mode`)."""
+    """Counts one sink's conflicts; `kafka_fields` are its table's, or empty to count nothing."""
 
     def __init__(
         self, spark: SparkSession, label: str, title: str, kafka_fields: tuple[str, ...]
