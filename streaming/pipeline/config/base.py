@@ -65,7 +65,7 @@ class Section(BaseModel):
 
     @property
     def options(self) -> dict[str, str]:
-        """The section's Kafka and Spark options, by name."""
+        """The section's options of Kafka, Spark, and the assignor, by name."""
         return dict(self.model_extra or {})
 
     @model_validator(mode="before")
