@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 #: Scope of a proof: each commit's offsets and number of rows, or some or all of the rows.
 Scope = Literal["commits", "sampled rows", "rows"]
-#: Kinds of findings about batches; dropped if rows are audited and the log has no batch.
+#: Kinds of findings about batches; a row audit drops them if no audited version has a batch.
 _BATCH_KINDS = {"no-batch", "foreign-rows", "rows-changed", "log-begins-late"}
-#: Kinds of gaps in the proof, after which batches may have read offsets unknown to the audit.
+#: Kinds of findings that leave some of the offsets unknown that batches have read.
 _GAP_KINDS = {"no-ranges", "log-begins-late", "commit-missing", "commit-damaged", "batch-unknown"}
 
 
@@ -98,7 +98,7 @@ class Audit:
     def add_rows(
         self, row_audit: RowAudit, findings: Iterable[AuditFinding], *, are_sampled: bool = False
     ) -> None:
-        """Add the result of a row audit; drop findings about batches if the log has no batch."""
+        """Add the result of a row audit; drop findings about batches if none was audited."""
         self.scope = "sampled rows" if are_sampled else "rows"
         log_findings = [f for f in self.findings if self.queries or f.kind not in _BATCH_KINDS]
         self.findings = sort_by_severity([*log_findings, *findings])
@@ -124,7 +124,7 @@ def audit(evidence: Evidence, since: int | None = None) -> Audit:
         evidence, history, batches_by_query, queries, all_batches=all_batches, since=since
     )
     rows = [add.rows for add, _ in history.files.values()]
-    versions = [v for v in (*history.commits, *evidence.damaged) if v >= since]
+    versions = [v for v in (*history.commits, *evidence.damage) if v >= since]
     return Audit(
         first_version=min(versions, default=since),
         last_version=evidence.last_version,
@@ -148,7 +148,7 @@ def _run_checks(
     """Run each check. `batches_by_query` omits the batches before version `since`."""
     yield from _check_log(evidence, since)
     offsets_by_query = {
-        query: collect_read_offsets(batch for batch in batches if batch.version in history.live)
+        query: collect_read_offsets(b for b in batches if b.version in history.live_versions)
         for query, batches in batches_by_query.items()
     }
     other_offsets_by_query = {
@@ -178,7 +178,7 @@ def _run_checks(
     yield from checkpoint_findings
     if not batches_by_query and not checkpoint_findings:
         note = f"; the last batch is in version {all_batches[-1].version}" if all_batches else ""
-        yield AuditFinding("no-batch", f"{pluralize(len(history.commits), 'commit')}{note}")
+        yield AuditFinding("no-batch", f"none in {pluralize(len(history.commits), 'commit')}{note}")
     yield from check_writers(history, {batch.version for batch in audited_batches})
     topics = {
         p.topic for q in queries for b in q.batches for (_, p), _, _ in iter_ranges(b.ranges or {})
@@ -186,7 +186,7 @@ def _run_checks(
     yield from check_files(history, evidence.files, topics)
     yield from check_counts(history)
     # A removed file can be subtracted only if the log still has the commit that added it.
-    if not evidence.damaged and evidence.commits[0].version == 0 and not _find_log_gaps(evidence):
+    if not evidence.damage and evidence.commits[0].version == 0 and not _find_log_gaps(evidence):
         yield from check_state(history, evidence.checksums)
     for audited_query in queries:
         yield from check_records(audited_query)
@@ -194,18 +194,18 @@ def _run_checks(
 
 def _check_log(evidence: Evidence, since: int) -> Iterator[AuditFinding]:
     """Check that the log has every version from `since` on, and that each can be read."""
-    versions = [*(commit.version for commit in evidence.commits), *evidence.damaged]
+    versions = [*(commit.version for commit in evidence.commits), *evidence.damage]
     if (first := min(versions)) > since:
         yield AuditFinding("log-begins-late", f"the log begins at version {first}, not {since}")
-    if missing := _find_log_gaps(evidence, since):
-        yield AuditFinding("commit-missing", list_numbers("version", missing))
-    damage_texts = [f"version {v}: {why}" for v, why in evidence.damaged.items() if v >= since]
+    if gaps := _find_log_gaps(evidence, since):
+        yield AuditFinding("commit-missing", list_numbers("version", gaps))
+    damage_texts = [f"version {v}: {reason}" for v, reason in evidence.damage.items() if v >= since]
     if damage_texts:
         yield AuditFinding("commit-damaged", elide(damage_texts))
 
 
 def _find_log_gaps(evidence: Evidence, since: int = 0) -> list[range]:
-    versions = sorted({*(commit.version for commit in evidence.commits), *evidence.damaged})
+    versions = sorted({*(commit.version for commit in evidence.commits), *evidence.damage})
     return find_gaps(versions, max(versions[0], since), versions[-1])
 
 
@@ -221,20 +221,23 @@ def _collect_other_offsets(query: str, offsets_by_query: dict[str, Intervals]) -
 def _check_restores(
     history: History, batches: Sequence[BatchCommit], other_offsets_by_query: dict[str, Intervals]
 ) -> Iterator[AuditFinding]:
-    """Report batches that a live `RESTORE` removed and whose offsets no live batch has again."""
+    """Report each live `RESTORE` that lost batches, or whose target is unknown.
+
+    A batch is not lost if a live commit has its number, or if other queries read all its offsets.
+    """
     for restore in history.restores:
-        if restore.version not in history.live:
+        if restore.version not in history.live_versions:
             continue
         if restore.target is None:
             details = f"version {restore.version} is a RESTORE to a version that it does not record"
             yield AuditFinding("restored-unknown", details)
             continue
-        live_batches = {(b.query, b.number) for b in batches if b.version in history.live}
+        live_batches = {(b.query, b.number) for b in batches if b.version in history.live_versions}
         removed_batches = [
             batch
             for batch in batches
             if restore.target < batch.version < restore.version
-            and batch.version not in history.live
+            and batch.version not in history.live_versions
             and (batch.query, batch.number) not in live_batches
         ]
         lost_counts = {
@@ -251,11 +254,12 @@ def _check_restores(
             is_accepted = history.properties.get(ACCEPTED) == str(restore.version)
             note = f"; the table property {ACCEPTED} accepts this" if is_accepted else ""
             bound = "at least " if any(batch.ranges is None for batch in lost_batches) else ""
-            offsets = pluralize(sum(lost_counts.values()), "offset")
+            total = sum(lost_counts.values())
+            offsets = bound + pluralize(total, "offset") if total else "unknown offsets"
             yield AuditFinding(
                 "restored",
                 f"version {restore.version} restored version {restore.target}, which removed "
-                f"{elide(list(map(str, lost_batches)))}: {bound}{offsets}{note}",
+                f"{elide(list(map(str, lost_batches)))}: {offsets}{note}",
             )
 
 
@@ -271,6 +275,6 @@ def _check_metadata(batches: Iterable[BatchCommit]) -> Iterator[AuditFinding]:
 
 
 def _summarize_query(query_id: str, batches: list[BatchCommit], history: History) -> AuditedQuery:
-    live_batches = {b.number: b for b in batches if b.version in history.live}.values()
+    live_batches = {b.number: b for b in batches if b.version in history.live_versions}.values()
     partitions = {p for batch in live_batches for p, _, _ in iter_ranges(batch.ranges or {})}
     return AuditedQuery(query_id, batches, count_offsets(live_batches), len(partitions))

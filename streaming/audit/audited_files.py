@@ -34,7 +34,7 @@ class Evidence:
     #: Sorted by version.
     commits: tuple[Commit, ...]
     #: Reason why a commit cannot be read, by version.
-    damaged: dict[int, str] = field(default_factory=dict)
+    damage: dict[int, str] = field(default_factory=dict)
     #: Content of the `.crc` files, by version; unreadable ones are omitted.
     checksums: dict[int, TableChecksum] = field(default_factory=dict)
     checkpoint: Checkpoint | None = None
@@ -47,7 +47,7 @@ class Evidence:
     @property
     def last_version(self) -> int:
         """The last version in the log, even if its commit is damaged."""
-        return max([*(commit.version for commit in self.commits), *self.damaged])
+        return max([*(commit.version for commit in self.commits), *self.damage])
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ def read_evidence(table: str, checkpoint: str | None) -> Evidence:
         if not versions:
             raise OptionError(f"--table {table!r} is not a Delta table: it has no commits")
         first_read = None if checkpoint is None else read_checkpoint_folder(open_folder(checkpoint))
-        commits, damaged = _read_commits(folder, delta_log.list_versions(folder))
-        if not commits and not damaged:
+        commits, damage = _read_commits(folder, delta_log.list_versions(folder))
+        if not commits and not damage:
             raise UnreadableTableError(f"{table}: its log was deleted during the audit; try again")
         next_read = None if checkpoint is None else read_checkpoint_folder(open_folder(checkpoint))
         crc_by_version = {
@@ -109,13 +109,13 @@ def read_evidence(table: str, checkpoint: str | None) -> Evidence:
         error_class = OptionError if isinstance(error, NoCheckpointError) else UnreadableTableError
         raise error_class(str(error)) from error
     except OSError as error:
-        why = error.strerror or type(error).__name__
-        raise UnreadableTableError(f"{error.filename or table}: {why}") from error
+        reason = error.strerror or type(error).__name__
+        raise UnreadableTableError(f"{error.filename or table}: {reason}") from error
     checksums = {version: crc for version, crc in crc_by_version.items() if crc is not None}
     last_batch = first_read.last_committed if first_read else None
     last_completed = last_batch.batch_id if last_batch else None
     files = DataFiles(folder.root)
-    return Evidence(commits, damaged, checksums, next_read, last_completed, files)
+    return Evidence(commits, damage, checksums, next_read, last_completed, files)
 
 
 def _open_table(table: str) -> LocalFolder:
@@ -128,12 +128,12 @@ def _open_table(table: str) -> LocalFolder:
 def _read_commits(
     folder: LocalFolder, versions: Iterable[int]
 ) -> tuple[tuple[Commit, ...], dict[int, str]]:
-    commits, damaged = [], {}
+    commits, damage = [], {}
     for version in versions:
         try:
             commits.append(delta_log.read_commit(folder, version))
         except delta_log.CommitGoneError:
             continue  # Delta has just deleted this commit to clean up the log
         except delta_log.DamagedCommitError as error:
-            damaged[version] = str(error)
-    return tuple(commits), damaged
+            damage[version] = str(error)
+    return tuple(commits), damage

@@ -22,7 +22,7 @@ _BLOCK_OFFSETS = 1 << 20
 
 
 def compute_range_checksum(topic: str, partition: int, begin: int, end: int) -> int:
-    """Return the checksum of a range that has a record at each offset."""
+    """Return the checksum of a range that has a record at each offset; 0 if it is empty."""
     seed = hash_int(partition, hash_bytes(topic.encode(), _SEED))
     result = 0
     for low in range(begin, end, _BLOCK_OFFSETS):

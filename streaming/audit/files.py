@@ -32,7 +32,7 @@ _UPSERT_COLUMN = "_sequence"
 def check_files(
     history: History, files: DataFiles | None, topics: Collection[str]
 ) -> Iterator[AuditFinding]:
-    """Check that each local file exists, has the size in the log, and is in the table only once."""
+    """Check that local files exist once with their logged size; without `files`, only the log."""
     doubled_files: dict[str, str] = {}
     for add, first_version, version in history.double_adds:
         doubled_files[add.path] = f"{add.path} (versions {first_version} and {version})"
@@ -99,7 +99,7 @@ def check_writers(history: History, batch_versions: Collection[int]) -> Iterator
     """Report live commits that change rows but are neither a batch nor a `RESTORE`."""
     append_texts, removal_texts = [], []
     for version, commit in history.commits.items():
-        if version in batch_versions or commit.is_restore or version not in history.live:
+        if version in batch_versions or commit.is_restore or version not in history.live_versions:
             continue
         removed_files = [file for file in commit.removes if file.data_change]
         added_files = [file for file in commit.adds if file.data_change]
@@ -146,15 +146,15 @@ def check_state(history: History, checksums: Mapping[int, TableChecksum]) -> Ite
     """
     known_difference = None if not history.is_whole else (0, 0)
     mismatches = []
-    for version, (file_count, size) in history.counts.items():
+    for version, (file_count, byte_count) in history.counts.items():
         checksum = checksums.get(version)
         if checksum is None or checksum.num_files is None or checksum.table_size_bytes is None:
             continue
-        difference = (checksum.num_files - file_count, checksum.table_size_bytes - size)
+        difference = (checksum.num_files - file_count, checksum.table_size_bytes - byte_count)
         if known_difference is not None and difference != known_difference:
             mismatches.append(
                 f"version {version} has {file_count + known_difference[0]:,} files "
-                f"({size + known_difference[1]:,} bytes), "
+                f"({byte_count + known_difference[1]:,} bytes), "
                 f"but its .crc has {checksum.num_files:,} ({checksum.table_size_bytes:,} bytes)"
             )
         known_difference = difference
@@ -163,7 +163,7 @@ def check_state(history: History, checksums: Mapping[int, TableChecksum]) -> Ite
 
 
 def _describe_miscount(commit: Commit) -> str | None:
-    """Describe how a commit's files or rows contradict its metrics; None if they do not.
+    """Describe how a commit's files or rows contradict its metrics; None if no conflict is known.
 
     Spark's first task writes a file even if it has no rows (`FileFormatWriter`). If Delta collects
     statistics, it counts that file in `numFiles` but omits it from the commit
@@ -173,24 +173,27 @@ def _describe_miscount(commit: Commit) -> str | None:
     files_metric, rows_metric = _COUNT_METRICS.get(commit.info.operation, ("", ""))
     if any(f.deletion_vector for f in (*commit.adds, *commit.removes)):
         return None
-    reported_files, added_files = parse_whole_number(metrics.get(files_metric)), len(commit.adds)
+    metric_file_count = parse_whole_number(metrics.get(files_metric))
+    file_count = len(commit.adds)
     row_counts = [file.rows for file in commit.adds if file.rows is not None]
-    max_files = added_files + int(files_metric == "numFiles" and len(row_counts) == added_files)
-    if reported_files is not None and not added_files <= reported_files <= max_files:
-        details = f"reports {reported_files:,} files in its metrics, but adds {added_files:,}"
+    max_file_count = file_count + int(files_metric == "numFiles" and len(row_counts) == file_count)
+    if metric_file_count is not None and not file_count <= metric_file_count <= max_file_count:
+        details = f"reports {metric_file_count:,} files in its metrics, but adds {file_count:,}"
         return f"version {commit.version} {details}"
-    reported_rows, added_rows = parse_whole_number(metrics.get(rows_metric)), sum(row_counts)
-    if reported_rows in {None, added_rows} or len(row_counts) < added_files or commit.removes:
+    metric_row_count = parse_whole_number(metrics.get(rows_metric))
+    row_count = sum(row_counts)
+    if metric_row_count in {None, row_count} or len(row_counts) < file_count or commit.removes:
         return None
-    details = f"reports {reported_rows:,} rows in its metrics, but its files have {added_rows:,}"
+    details = f"reports {metric_row_count:,} rows in its metrics, but its files have {row_count:,}"
     return f"version {commit.version} {details}"
 
 
 def check_statistics(batches: list[BatchCommit], history: History) -> Iterator[AuditFinding]:
     """Check that a file's offsets lie between the lowest and highest that its query had read.
 
-    Earlier batches are included, because a stateful query may emit rows for their records later.
-    Files without statistics, and those of a batch without ranges or with a merge, are not checked.
+    Earlier batches are included, because a stateful query may emit rows for their records later. If
+    a range is unknown, only the highest offset is checked. Files without statistics, and those of a
+    batch without ranges or with a merge, are not checked.
     """
     files_outside = []
     spans: dict[Partition, tuple[int, int]] = {}

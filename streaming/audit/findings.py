@@ -33,7 +33,7 @@ _DELETE = (
 _RESTORE = "restore the file from a backup, or RESTORE the table to a version without it"
 _WRITER = "find the writer (DESCRIBE HISTORY); if this was intended, set --since to a later version"
 _ROWS = "find the writer (DESCRIBE HISTORY), and correct the rows if this was not intended"
-_LOG = "restore the log's file from a backup"
+_LOG_FILE = "restore the log's file from a backup"
 
 #: All kinds, by name. docs/audit.md has the same table.
 KINDS = {
@@ -100,10 +100,10 @@ KINDS = {
         "remove one of two equal files; for a file listed twice, restore the log's file",
     ),
     "count-mismatch": FindingKind(
-        "wrong", "a commit's metrics do not match the files or rows that it adds", _LOG
+        "wrong", "a commit's metrics do not match the files or rows that it adds", _LOG_FILE
     ),
     "state-mismatch": FindingKind(
-        "wrong", "the files in the log do not match the count or size in the .crc file", _LOG
+        "wrong", "the files in the log do not match the count or size in the .crc file", _LOG_FILE
     ),
     "compaction-rows": FindingKind(
         "wrong", "a compaction changed the number of rows", "RESTORE the version before it"
@@ -119,8 +119,8 @@ KINDS = {
         "one record twice for each offset without a record",
         "compare the rows (--columns), or write the batch's records into a new table",
     ),
-    "commit-damaged": FindingKind("wrong", "a commit cannot be read", _LOG),
-    "commit-missing": FindingKind("wrong", "a version is missing from the log", _LOG),
+    "commit-damaged": FindingKind("wrong", "a commit cannot be read", _LOG_FILE),
+    "commit-missing": FindingKind("wrong", "a version is missing from the log", _LOG_FILE),
     "rows-doubled": FindingKind("wrong", "several rows have the same offset", _DELETE),
     "rows-missing": FindingKind("wrong", "the table has no row for a record of the topic", _APPEND),
     "rows-invented": FindingKind("wrong", "a row's offset is in no batch or has no record", _ROWS),

@@ -39,7 +39,7 @@ class History:
     #: Whether the log, and the audit, begin at version 0.
     is_whole: bool
     #: Versions that no later `RESTORE` undid.
-    live: frozenset[int] = frozenset()
+    live_versions: frozenset[int] = frozenset()
     restores: list[TableRestore] = field(default_factory=list)
     #: The table's current files, each with the version that added it.
     files: dict[FileKey, tuple[AddedFile, int]] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class History:
     is_upsert: bool = False
 
     def list_batches(self, checkpoint: Checkpoint | None) -> list[BatchCommit]:
-        """Return all batches of streaming queries, in the log's order."""
+        """Return all streaming batches in the log's order; add missing ranges from `checkpoint`."""
         logged_ranges = checkpoint.ranges if checkpoint is not None else {}
         batches = []
         for version, commit in self.commits.items():
@@ -62,8 +62,8 @@ class History:
                 query = parse_query_id(transaction.app_id)
                 if query is None or transaction.version < 0:
                     continue
-                batch_id = query, transaction.version
-                is_own = metadata and (metadata.query, metadata.batch) == batch_id
+                query_and_batch = query, transaction.version
+                is_own = metadata and (metadata.query, metadata.batch) == query_and_batch
                 ranges = metadata.ranges if metadata and is_own else None
                 if ranges is None and checkpoint is not None and query == checkpoint.query_id:
                     ranges = logged_ranges.get(transaction.version)
@@ -93,21 +93,21 @@ def replay_commits(commits: Iterable[Commit]) -> History:
     bases: dict[int, int | None] = {}
     #: Hash of each version's set of files, to find the target of a `RESTORE` by time.
     hashes: dict[int, int] = {}
-    files_hash, size, previous_version = 0, 0, None
+    files_hash, byte_count, previous_version = 0, 0, None
     for version, commit in history.commits.items():
         removed_keys = {file.key for file in commit.removes}
         for key in removed_keys:  # 1.
             entry = history.files.pop(key, None)
             if entry is not None:
                 files_hash ^= hash(key)
-                size -= entry[0].size
+                byte_count -= entry[0].size
         for add in commit.adds:
             old_entry = history.files.get(add.key)
             if old_entry is not None and add.data_change:
                 history.double_adds.append((add, old_entry[1], version))
             if old_entry is None:
                 files_hash ^= hash(add.key)
-                size += add.size
+                byte_count += add.size
             history.files[add.key] = (add, old_entry[1] if old_entry else version)
         hashes[version] = files_hash
         bases[version] = previous_version  # 2.
@@ -118,16 +118,16 @@ def replay_commits(commits: Iterable[Commit]) -> History:
                 target = next(targets, None) if history.is_whole else None
             history.restores.append(TableRestore(target, version))
             bases[version] = target
-        history.counts[version] = (len(history.files), size)
+        history.counts[version] = (len(history.files), byte_count)
         if commit.metadata is not None:
             history.properties = commit.metadata.configuration
         previous_version = version
-    live = set()  # 3.
+    live_versions = set()  # 3.
     live_version: int | None = previous_version
-    while live_version is not None and live_version not in live:
-        live.add(live_version)
+    while live_version is not None and live_version not in live_versions:
+        live_versions.add(live_version)
         live_version = bases.get(live_version)
-    history.live = frozenset(live)
+    history.live_versions = frozenset(live_versions)
     mode = history.properties.get("assignor.mode")
     history.is_upsert = mode == "upsert" if mode else any(map(_is_merge, history.commits.values()))
     return history

@@ -65,12 +65,12 @@ def find_gaps(numbers: Iterable[int], first: int, end: int) -> list[range]:
     >>> find_gaps([3, 4, 9], 2, 7)
     [range(2, 3), range(5, 7)]
     """
-    spans = []
+    gaps = []
     for number in numbers:
         if first <= number < end:
-            spans.append(range(first, number))
+            gaps.append(range(first, number))
             first = number + 1
-    return [span for span in [*spans, range(first, end)] if span]
+    return [gap for gap in [*gaps, range(first, end)] if gap]
 
 
 def list_numbers(word: str, spans: Sequence[range]) -> str:
@@ -80,8 +80,8 @@ def list_numbers(word: str, spans: Sequence[range]) -> str:
     'batch 1, batch 2, batch 7 and 4,611,686,018,427,387,896 more'
     """
     first_texts = [f"{word} {number}" for number in itertools.islice(itertools.chain(*spans), 3)]
-    more = sum(map(len, spans)) - len(first_texts)
-    return ", ".join(first_texts) + (f" and {more:,} more" if more else "")
+    other_count = sum(map(len, spans)) - len(first_texts)
+    return ", ".join(first_texts) + (f" and {other_count:,} more" if other_count else "")
 
 
 def subtract_intervals(

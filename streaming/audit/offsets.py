@@ -48,14 +48,14 @@ def check_query(
         if earlier_commit is None:
             batch_by_number[batch.number] = batch
             continue
-        are_both_live = {earlier_commit.version, batch.version} <= history.live
+        are_both_live = {earlier_commit.version, batch.version} <= history.live_versions
         if are_both_live:
             yield AuditFinding(
                 "batch-twice",
                 f"batch {batch.number} of query {batch.query} is in versions "
                 f"{earlier_commit.version} and {batch.version}{_format_ranges(batch.ranges)}",
             )
-        elif batch.version in history.live:
+        elif batch.version in history.live_versions:
             batch_by_number[batch.number] = batch
     chain = [batch_by_number[n] for n in sorted(batch_by_number)]
     yield from _check_chain(chain, history.is_whole, checkpoint, other_offsets)
@@ -120,7 +120,7 @@ class _ChainCheck:
     reversed_partitions: set[SourcePartition] = field(default_factory=set)
 
     def compare(self, batch: BatchCommit) -> Iterator[AuditFinding]:
-        """Compare a batch with the batches before it, and advance `ends` to its ends."""
+        """Compare a batch with those before it, and advance `ends`; clear it without ranges."""
         previous, self.previous = self.previous, batch
         position = f"between {previous} and {batch}" if previous else f"before {batch}"
         absent_batches = range(previous.number + 1 if previous else batch.number, batch.number)
@@ -170,7 +170,7 @@ class _ChainCheck:
         return gaps, overlaps
 
     def compare_with_logged_ends(
-        self, last: BatchCommit, logged_ends: Mapping[SourcePartition, int]
+        self, last_batch: BatchCommit, logged_ends: Mapping[SourcePartition, int]
     ) -> Iterator[AuditFinding]:
         """Report gaps up to the last batch's logged ends, or batches whose offsets are unknown."""
         keys = logged_ends if self.missing_ends_are_0 else self.ends.keys() & logged_ends
@@ -181,10 +181,10 @@ class _ChainCheck:
             for span in subtract_intervals(key[1], ends[key], logged_ends[key], self.other_offsets)
         ]
         if gaps:
-            yield AuditFinding("gap", f"{elide(gaps)}, up to {last} in the checkpoint")
+            yield AuditFinding("gap", f"{elide(gaps)}, up to {last_batch} in the checkpoint")
         elif self.unknown_batches and (not logged_ends or ends.keys() != logged_ends.keys()):
             details = list_numbers("batch", self.unknown_batches)
-            yield AuditFinding("batch-unknown", f"query {last.query}: {details}")
+            yield AuditFinding("batch-unknown", f"query {last_batch.query}: {details}")
 
 
 def _get_logged_ends(checkpoint: Checkpoint | None, number: int) -> dict[SourcePartition, int]:
@@ -241,8 +241,8 @@ def check_checkpoint(
 ) -> Iterator[AuditFinding]:
     """Compare the table's batches with the query's checkpoint.
 
-    `last_completed` is a batch number, or None. If the table has no batch at all, that is a finding
-    only if its log `is_whole`. The ranges of commits before version `since` are not compared.
+    `last_completed` is the number of the last completed batch, or None. A table without any batch
+    is a finding only if its log `is_whole`. Ranges of commits before `since` are not compared.
     """
     batches = [batch for batch in all_batches if batch.query == checkpoint.query_id]
     if not batches:
@@ -261,9 +261,9 @@ def check_checkpoint(
     last_planned = checkpoint.last_planned.batch_id if checkpoint.last_planned else -1
     if last_table_batch > last_planned:
         checkpoint_end = "has no batch" if last_planned < 0 else f"ends at batch {last_planned}"
-        skipped = _format_batches(last_planned + 1, last_table_batch + 1)
+        skipped_text = _format_batches(last_planned + 1, last_table_batch + 1)
         details = f"the table has batch {last_table_batch}, but the checkpoint {checkpoint_end}"
-        yield AuditFinding("checkpoint-behind", f"{details}: Delta would skip {skipped}")
+        yield AuditFinding("checkpoint-behind", f"{details}: Delta would skip {skipped_text}")
     logged_ranges = checkpoint.ranges
     if last_completed is not None and last_completed > last_table_batch:
         absent_batches = range(last_table_batch + 1, last_completed + 1)
@@ -284,17 +284,18 @@ def check_checkpoint(
         and logged_ranges.get(batch.number) not in (None, batch.ranges)
     ]
     if differing_batches:
-        first = differing_batches[0]
-        logged_spans = set(iter_ranges(logged_ranges[first.number]))
-        committed_spans = set(iter_ranges(first.ranges or {}))
+        first_batch = differing_batches[0]
+        logged_spans = set(iter_ranges(logged_ranges[first_batch.number]))
+        committed_spans = set(iter_ranges(first_batch.ranges or {}))
         only_committed, only_logged = committed_spans - logged_spans, logged_spans - committed_spans
         clauses = [
-            f"only in the {place}: "
+            f"only in the {origin}: "
             + elide([format_offsets(p, begin, end) for (_, p), begin, end in sorted(ranges)])
-            for place, ranges in (("commit", only_committed), ("offset log", only_logged))
+            for origin, ranges in (("commit", only_committed), ("offset log", only_logged))
             if ranges
         ]
-        details = f"{elide(list(map(str, differing_batches)))}: for {first}, {'; '.join(clauses)}"
+        batches_text = elide(list(map(str, differing_batches)))
+        details = f"{batches_text}: for {first_batch}, {'; '.join(clauses)}"
         yield AuditFinding("ranges-mismatch", details)
 
 

@@ -30,10 +30,10 @@ def check_records(query: AuditedQuery) -> Iterator[AuditFinding]:
         record_count = batch.metadata.counted if batch.metadata else None
         if batch.ranges is None or record_count is None or record_count.records is None:
             continue
-        unrecorded_offsets = count_offsets([batch]) - record_count.records
-        if unrecorded_offsets > 0:
-            query.offsets_without_record += unrecorded_offsets
-        elif unrecorded_offsets < 0:
+        surplus_offsets = count_offsets([batch]) - record_count.records
+        if surplus_offsets > 0:
+            query.offsets_without_record += surplus_offsets
+        elif surplus_offsets < 0:
             query.batches_recounted += 1
         elif record_count.checksum is None:
             query.batches_counted += 1

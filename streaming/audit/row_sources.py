@@ -65,8 +65,8 @@ def audit_rows(
     """
     frame, content_columns = _select_columns(spark, table, columns, version)
     ranges = dict(spans) or _compute_row_spans(frame, columns)
-    begins = _request_log_begins(ranges, brokers) if brokers is not None else {}
-    kept_ranges = {p: (max(low, begins.get(p, low)), high) for p, (low, high) in ranges.items()}
+    log_begins = _request_log_begins(ranges, brokers) if brokers is not None else {}
+    kept_ranges = {p: (max(low, log_begins.get(p, low)), high) for p, (low, high) in ranges.items()}
     targets = [(p, begin, end) for p, (begin, end) in sorted(kept_ranges.items()) if begin < end]
     block_size = 1 << 62 if sample is None else BLOCK_OFFSETS
     if sample is not None:
@@ -76,14 +76,14 @@ def audit_rows(
     row_audit = RowAudit({topic for topic, policy in retention.items() if policy.compacts})
     pending_spans = {(span[0], span[1] // block_size): span for span in targets}
     ordered_rows = frame.orderBy("topic", "partition", "offset")
-    for block, rows in groupby(
+    for block_key, rows in groupby(
         _check_not_null(ordered_rows.toLocalIterator(), columns),
         lambda row: (Partition(row[0], row[1]), row[2] // block_size),
     ):
-        partition = block[0]
-        span = pending_spans.pop(block, (partition, 0, 0))
+        partition = block_key[0]
+        span = pending_spans.pop(block_key, (partition, 0, 0))
         low, _ = ranges.get(partition, (0, 0))
-        deleted_offsets = range(low, begins.get(partition, low))
+        deleted_offsets = range(low, log_begins.get(partition, low))
         items = (_to_item(row) for row in rows if row[2] not in deleted_offsets)
         _merge_span(row_audit, span, items, brokers, content_columns)
     for span in pending_spans.values():
@@ -115,7 +115,8 @@ def _select_columns(
         return frame.select(*selected, *content_columns), content_columns
     except PySparkException as error:
         raise OptionError(
-            f"--columns {','.join(columns)}: the table's columns are {', '.join(frame.columns)}"
+            f"--columns {','.join(columns)}: not all exist; the table's columns are "
+            f"{', '.join(frame.columns)}"
         ) from error
 
 
@@ -163,11 +164,11 @@ def _request_log_begins(
     note_count = len(brokers.notes)
     partitions = brokers.list_partitions({partition.topic for partition in spans})
     existing_partitions = {p for p in spans if p.number in partitions.get(p.topic, ())}
-    if missing := sorted(str(p) for p in spans.keys() - existing_partitions):
-        why = "; ".join(brokers.notes[note_count:]) or "not on the brokers"
-        raise TopicUnreadableError(f"{elide(missing)}: {why}, so no rows were compared")
-    begins, _ = brokers.fetch_log_ranges(existing_partitions)
-    return begins
+    if missing_texts := sorted(str(p) for p in spans.keys() - existing_partitions):
+        reason = "; ".join(brokers.notes[note_count:]) or "not on the brokers"
+        raise TopicUnreadableError(f"{elide(missing_texts)}: {reason}, so no rows were compared")
+    log_begins, _ = brokers.fetch_log_ranges(existing_partitions)
+    return log_begins
 
 
 def _merge_span(
@@ -183,9 +184,9 @@ def _merge_span(
         return
     with (
         closing(_consume(brokers, span, content_columns)) as records,
-        closing(_CommittedRecords(brokers, span)) as committed,
+        closing(_CommittedRecords(brokers, span)) as committed_records,
     ):
-        row_audit.merge(span, rows, records, committed.has)
+        row_audit.merge(span, rows, records, committed_records.has)
 
 
 class _CommittedRecords:
@@ -217,7 +218,7 @@ class _CommittedRecords:
 def _consume(
     brokers: Brokers, span: Span, columns: tuple[str, ...], isolation: str = "read_uncommitted"
 ) -> Generator[Item, None, None]:
-    """Yield the offset and content of each record of a span, up to the end of the log."""
+    """Yield the records of a span, up to the log's end; raise TopicUnreadableError on failure."""
     partition, begin, end = span
     if begin >= end:
         return

@@ -80,7 +80,7 @@ class RowAudit:
         `is_committed` is called, in ascending order, with the offset of each record without a row.
         """
         partition, begin, end = span
-        next_offset, previous, last_doubled = begin, None, None
+        next_offset, previous_offset, last_doubled_offset = begin, None, None
         record = self._read_next(records)
 
         def skip_to(record: Item | None, offset: int) -> Item | None:
@@ -93,12 +93,12 @@ class RowAudit:
 
         for offset, content in rows:
             self.rows_read += 1
-            if offset == previous:
-                if offset != last_doubled:
+            if offset == previous_offset:
+                if offset != last_doubled_offset:
                     self.faults["rows-doubled"].add(partition, offset)
-                last_doubled = offset
+                last_doubled_offset = offset
                 continue
-            previous = offset
+            previous_offset = offset
             if not begin <= offset < end:
                 self.faults["rows-invented"].add(partition, offset)
             elif records is None:
@@ -145,15 +145,15 @@ def compute_read_spans(batches: Iterable[BatchCommit]) -> dict[Partition, tuple[
     return spans
 
 
-def sample_blocks(spans: Mapping[Partition, tuple[int, int]], count: int) -> list[Span]:
-    """Choose random blocks with about `count` offsets in total, or all; sort them by offset."""
+def sample_blocks(spans: Mapping[Partition, tuple[int, int]], offset_count: int) -> list[Span]:
+    """Return random blocks with about `offset_count` offsets, in order; all if fewer exist."""
     partitions = sorted(partition for partition, (begin, end) in spans.items() if begin < end)
     first_blocks = [spans[p][0] // BLOCK_OFFSETS for p in partitions]
     end_blocks = [(spans[p][1] - 1) // BLOCK_OFFSETS + 1 for p in partitions]
     #: Number of blocks up to and including each partition.
     blocks_until = list(itertools.accumulate(map(operator.sub, end_blocks, first_blocks)))
     block_count = blocks_until[-1] if blocks_until else 0
-    sample_size = min(-(-count // BLOCK_OFFSETS), block_count)
+    sample_size = min(-(-offset_count // BLOCK_OFFSETS), block_count)
     block_numbers = random.Random(_SEED).sample(range(block_count), sample_size)  # noqa: S311
     sample = []
     for number in sorted(block_numbers):

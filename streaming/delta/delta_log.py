@@ -151,7 +151,7 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 class TableChecksum(msgspec.Struct, frozen=True, rename="camel"):
-    """Counts in a commit's checksum file."""
+    """The table's number of files and size, from a commit's checksum file."""
 
     num_files: Natural | None = None
     table_size_bytes: Natural | None = None

@@ -29,13 +29,13 @@ def delta_coordinate(version: str | None = None) -> str:
     version = version or spark_version()
     major, minor = min(_parse_minor_version(version), _SPARK_VERSIONS[-1])
     if (major, minor) not in _SPARK_VERSIONS:
-        supported = ", ".join(f"{major}.{minor}" for major, minor in _SPARK_VERSIONS)
-        raise OptionError(f"no Delta version is known for Spark {version}, only for {supported}")
+        versions = ", ".join(f"{major}.{minor}" for major, minor in _SPARK_VERSIONS)
+        raise OptionError(f"no Delta version is known for Spark {version}, only for {versions}")
     return f"io.delta:delta-spark_{major}.{minor}_2.13:{DELTA_VERSION}"
 
 
 def describe_unknown_spark(version: str) -> str | None:
-    """Return a warning if this Spark version is newer than all known Delta builds; else None.
+    """Return a warning if a Spark version is newer than all known Delta builds; None if not.
 
     >>> print(describe_unknown_spark("4.9.1"))
     no Delta is known for Spark 4.9.1: io.delta:delta-spark_4.2_2.13:4.4.0 may not work with it

@@ -52,9 +52,9 @@ class TableLog:
     restore: TableRestore | None = None
     #: Version of a `REPLACE TABLE` after which the query wrote no batch; None if there is none.
     replace_version: int | None = None
-    #: ID of the last other streaming query that wrote; None if this query's batch was found first.
+    #: ID of the last other streaming query that wrote; None if none did, or if this query did.
     other_query_id: str | None = None
-    #: Value of the `ACCEPTED` property: the version whose row loss a user accepts.
+    #: Value of the `ACCEPTED` property: the version whose row loss a user accepts; None if not set.
     accepted_version: str | None = None
 
     def is_row_loss_accepted(self, version: int | None) -> bool:
@@ -74,22 +74,22 @@ def describe_mismatch(
     if batch is None:
         return None
     if batch > last_planned:
-        end = "has no batch" if last_planned == NO_BATCH else f"ends at {last_planned}"
+        content = "has no batch" if last_planned == NO_BATCH else f"ends at {last_planned}"
         return (
-            f"has batch {batch} of the query, but the query's checkpoint {checkpoint!r} {end}: the "
-            "checkpoint is older than the table, and Delta would skip batches up to "
+            f"has batch {batch} of the query, but the query's checkpoint {checkpoint!r} {content}: "
+            "the checkpoint is older than the table, and Delta would skip batches up to "
             f"{batch}; restore the newer checkpoint, or {NEW_CHECKPOINT}"
         )
     if batch < last_completed and not log.is_row_loss_accepted(replace_version):
         table_end = f"the query's batches only up to {batch}"
         table_end = "no batch of the query" if batch == NO_BATCH else table_end
-        or_accept = (
+        acceptance = (
             "" if replace_version is None else f"; or {_describe_acceptance(replace_version)}"
         )
         return (
             f"has {table_end}, but the checkpoint {checkpoint!r} has completed batch "
             f"{last_completed}: the table was recreated, restored from a copy, or replaced by "
-            f"another, so rows are missing; restore the table, or {NEW_CHECKPOINT}{or_accept}"
+            f"another, so rows are missing; restore the table, or {NEW_CHECKPOINT}{acceptance}"
         )
     if log.restore is not None and not log.is_row_loss_accepted(log.restore.version):
         restored_to, version = log.restore
@@ -109,10 +109,7 @@ def _describe_acceptance(version: int) -> str:
 def read_table_log(table: str | Folder, query_id: str | None) -> TableLog:
     """Find a query's newest batch in a table's log; `query_id` is None for a new query.
 
-    Raises
-    ------
-    OptionError
-        If there is no Delta table, or it cannot be read.
+    Raises OptionError if there is no Delta table, or it cannot be read.
     """
     table_name = table if isinstance(table, str) else table.name
     try:
@@ -144,11 +141,11 @@ def _read_table_log(folder: Folder, query_id: str | None) -> TableLog:
             properties = commit.metadata.configuration
         accepted_version = (properties or {}).get(ACCEPTED)
         for transaction in commit.transactions:
-            writer_id = parse_query_id(transaction.app_id)
-            if writer_id is not None and writer_id == query_id:
+            writer_query_id = parse_query_id(transaction.app_id)
+            if writer_query_id is not None and writer_query_id == query_id:
                 restore = _find_reverting_restore(restores, version)
                 return TableLog(transaction.version, restore, accepted_version=accepted_version)
-            other_query_id = other_query_id or writer_id
+            other_query_id = other_query_id or writer_query_id
         if _REPLACE in commit.info.operation and _find_reverting_restore(restores, version) is None:
             return TableLog(NO_BATCH, None, version, other_query_id, accepted_version)
         if query_id is None and other_query_id is not None:  # a new query has no commit

@@ -32,17 +32,17 @@ _DEFAULT_PARTITIONS = 4
 _TOPIC_EXISTS = "already exists"
 
 
-def check_network(loaded: LoadedJob) -> None:
-    """Check the metrics port, and that one address of each cluster accepts connections."""
-    check_port(loaded.job.metrics)
+def check_network(loaded_job: LoadedJob) -> None:
+    """Raise MetricsError if the metrics port is taken, JobError if a cluster is unreachable."""
+    check_port(loaded_job.job.metrics)
     key_path_by_servers: dict[str, str] = {}
-    for key_path, options, _ in loaded.job.iterate_broker_uses():
+    for key_path, options, _ in loaded_job.job.iterate_broker_uses():
         key_path_by_servers.setdefault(options[SERVERS], key_path)
     for servers, key_path in key_path_by_servers.items():
-        _check_connection(loaded, key_path, servers)
+        _check_connection(loaded_job, key_path, servers)
 
 
-def _check_connection(loaded: LoadedJob, key_path: str, servers: str) -> None:
+def _check_connection(loaded_job: LoadedJob, key_path: str, servers: str) -> None:
     reason = ""
     for address in parse_servers(SERVERS, servers):
         try:
@@ -51,22 +51,20 @@ def _check_connection(loaded: LoadedJob, key_path: str, servers: str) -> None:
             reason = str(getattr(error, "strerror", None) or error)
         else:
             return
-    problem = (
-        f"no broker answers at {servers!r} ({reason}): check the address, and start the broker"
-    )
-    raise loaded.make_error(key_path, problem, JobError)
+    problem = f"no broker answers at {servers!r} ({reason}): check the address, and start a broker"
+    raise loaded_job.make_error(key_path, problem, JobError)
 
 
-def check_topics(spark: SparkSession, loaded: LoadedJob) -> None:
-    """Check that all topics given by name exist, with Spark's client and options."""
+def check_topics(spark: SparkSession, loaded_job: LoadedJob) -> None:
+    """Raise JobError unless all topics given by name exist for Spark's client with its options."""
     topics_by_client: dict[tuple[tuple[str, str], ...], Any] = {}
-    for key_path, options, topics in loaded.job.iterate_broker_uses():
+    for key_path, options, topics in loaded_job.job.iterate_broker_uses():
         kafka_options = {k: v for k, v in options.items() if k.startswith("kafka.")}
         client_options = {k.removeprefix("kafka."): v for k, v in kafka_options.items()}
         client_key = tuple(sorted(client_options.items()))
         if topics and client_key not in topics_by_client:
             prefix = f"the broker at {options[SERVERS]!r} does not list its topics: "
-            with loaded.wrap_errors(key_path, JobError, prefix):
+            with loaded_job.wrap_errors(key_path, JobError, prefix):
                 topics_by_client[client_key] = _list_topics(spark, client_options)
         for topic in topics:
             if topic not in topics_by_client[client_key]:
@@ -74,7 +72,7 @@ def check_topics(spark: SparkSession, loaded: LoadedJob) -> None:
                     f"topic {topic!r} does not exist, or the user lacks Describe on it: create it, "
                     "correct its name, or grant Describe"
                 )
-                raise loaded.make_error(key_path, problem, JobError)
+                raise loaded_job.make_error(key_path, problem, JobError)
 
 
 def _list_topics(spark: SparkSession, client_options: Mapping[str, str]) -> Any:
@@ -94,32 +92,33 @@ def _list_topics(spark: SparkSession, client_options: Mapping[str, str]) -> Any:
 
 
 def seed_topics(
-    loaded: LoadedJob, records_by_topic: dict[str, list[Record]], bootstrap_servers: str
+    loaded_job: LoadedJob, records_by_topic: dict[str, list[Record]], bootstrap_servers: str
 ) -> dict[str, int]:
     """Create the missing topics with their seed records; return the record count of each.
 
-    Raises JobError if records are not delivered; their topic is deleted, to be seeded by a new run.
+    Raises JobError if the broker does not answer, or records are not delivered. The topic is then
+    deleted, so that a new run seeds it.
     """
-    uses = loaded.job.iterate_broker_uses()
+    uses = loaded_job.job.iterate_broker_uses()
     partitions_by_topic = {topic: _DEFAULT_PARTITIONS for _, _, names in uses for topic in names}
-    partitions_by_topic |= {topic: seed.partitions for topic, seed in loaded.job.seed.items()}
+    partitions_by_topic |= {topic: seed.partitions for topic, seed in loaded_job.job.seed.items()}
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     try:
         existing_topics = admin.list_topics(timeout=2 * _RESPONSE_TIMEOUT_S).topics
     except KafkaException as error:
         raise JobError(f"the broker at {bootstrap_servers!r} does not answer: {error}") from error
-    record_counts = {}
+    record_count_by_topic = {}
     for topic, partitions in partitions_by_topic.items():
         if topic not in existing_topics:
             try:
                 create_topic(bootstrap_servers, topic, partitions)
                 records = records_by_topic.get(topic, [])
-                record_counts[topic] = _send_records(bootstrap_servers, topic, records)
+                record_count_by_topic[topic] = _send_records(bootstrap_servers, topic, records)
             except BaseException as error:
                 if _TOPIC_EXISTS not in str(error):
                     delete_topics(bootstrap_servers, [topic])
                 raise
-    return record_counts
+    return record_count_by_topic
 
 
 def _send_records(bootstrap_servers: str, topic: str, records: list[Record]) -> int:

@@ -28,7 +28,7 @@ _MAX_DELTA_CHARS = 700
 _MAX_CAUSES = 8
 #: Number of characters kept at the start of a long cause, where the class is.
 _MAX_START_CHARS = 120
-#: Number of characters kept at its end, where the run id is; a query name precedes it.
+#: Number of characters kept at the end of a long cause: a query name, then the run id.
 _MAX_END_CHARS = 120
 #: Hints for Spark and Kafka messages that do not explain what to do.
 _HINTS = {
@@ -100,15 +100,15 @@ def summarize(error: BaseException) -> str:
         return "not UTF-8 text"
     if isinstance(error, ConnectionError) or _LOST_CONNECTION.fullmatch(str(error)):
         return "Spark's JVM has ended: it was killed, or ran out of memory"
-    innermost: Any = error
-    while getattr(innermost, "_cause", None) is not None:
-        innermost = innermost._cause
-    text = getattr(innermost, "_desc", None)
+    innermost_error: Any = error
+    while getattr(innermost_error, "_cause", None) is not None:
+        innermost_error = innermost_error._cause
+    text = getattr(innermost_error, "_desc", None)
     if text is None:
-        throwable = getattr(innermost, "java_exception", None)
-        text = _get_java_message(throwable) if throwable is not None else str(innermost)
+        throwable = getattr(innermost_error, "java_exception", None)
+        text = _get_java_message(throwable) if throwable is not None else str(innermost_error)
     lines = [line.strip() for line in str(text).splitlines() if line.strip()]
-    line = lines[0] if lines else type(innermost).__name__
+    line = lines[0] if lines else type(innermost_error).__name__
     if _DELTA_CODE_PREFIX in line:  # its other lines have names and the fix
         line = _RECORD_VALUES.sub("", " ".join(lines))[:_MAX_DELTA_CHARS]
     line = _SQL_STATE.sub("", _ABORTED.sub("", line))

@@ -62,15 +62,15 @@ class RunningJob:
 
     def __init__(
         self,
-        loaded: LoadedJob,
+        loaded_job: LoadedJob,
         queries: Sequence[JobQuery],
         on_progress: Callable[[QueryResult, Any], None] | None = None,
     ) -> None:
-        self._loaded = loaded
+        self._loaded_job = loaded_job
         self.metrics: Exporter | None = None
         self._queries = queries
         results = [query.result for query in queries]
-        self._counter = ProgressCounter(loaded.title, results, on_progress)
+        self._counter = ProgressCounter(loaded_job.title, results, on_progress)
         self._started_at = time.monotonic()
         #: Time from the start to `stop`; None until then.
         self._duration_s: float | None = None
@@ -87,7 +87,7 @@ class RunningJob:
         """The job's result so far."""
         seconds = self._duration_s or time.monotonic() - self._started_at
         results = (query.result for query in self._queries)
-        return sum_results(self._loaded.job.name, seconds, results)
+        return sum_results(self._loaded_job.job.name, seconds, results)
 
     def __enter__(self) -> Self:
         return self
@@ -97,28 +97,29 @@ class RunningJob:
 
     def _take_lock(self, spark: SparkSession) -> None:
         """Lock the job's checkpoint; raise JobError if another run has the lock."""
-        lock = _lock_job(spark, self._loaded)
+        lock = _lock_job(spark, self._loaded_job)
         if lock is not None:
             lock.is_in_use = self.is_active
             self._exit_stack.callback(lock.release)
 
     def _start(self, spark: SparkSession) -> None:
         """Start the metrics, create the tables, save the parsing rules, and start the queries."""
-        loaded = self._loaded
+        loaded_job = self._loaded_job
         self._exit_stack.callback(listen(spark, self._counter))
-        if loaded.job.metrics is not None:
+        metrics_config = loaded_job.job.metrics
+        if metrics_config is not None:
             try:
-                self.metrics = attach(spark, loaded.job.metrics, loaded.redact, self._explain)
+                self.metrics = attach(spark, metrics_config, loaded_job.redact, self._explain)
             except AssignorError as error:
-                error.args = (loaded.redact(str(error)),)
+                error.args = (loaded_job.redact(str(error)),)
                 raise
             self._exit_stack.callback(self._close_metrics)
         for query in self._queries:
             if query.delta_writer is not None:
                 prefix = f"the table {query.delta_writer.table.title!r} cannot be created: "
-                with loaded.wrap_errors(query.key_path, JobError, prefix):
+                with loaded_job.wrap_errors(query.key_path, JobError, prefix):
                     query.delta_writer.prepare(spark, query.rows)
-        save_parsing_rules(spark, loaded)
+        save_parsing_rules(spark, loaded_job)
         for query in self._queries:
             self._exit_stack.callback(query.stop)
             try:
@@ -135,7 +136,7 @@ class RunningJob:
         the job is stopped, and JobTimeoutError is raised.
         """
         try:
-            with self._loaded.drop_secret_causes():
+            with self._loaded_job.drop_secret_causes():
                 self._wait(should_stop, timeout)
         finally:
             self.stop()
@@ -146,12 +147,12 @@ class RunningJob:
             while self._check_queries() and not should_stop():
                 if time.monotonic() > deadline_s:
                     raise JobTimeoutError(
-                        f"{self._loaded.title}: the job was stopped after its timeout of "
-                        f"{timeout:g} s; the next run continues where it stopped"
+                        f"{self._loaded_job.title}: the job was stopped after its timeout of "
+                        f"{timeout:g} s; the next run continues from the checkpoint, if any"
                     )
                 time.sleep(_POLL_S)
         except ConnectionError as error:
-            raise JobError(f"{self._loaded.title}: {summarize(error)}") from error
+            raise JobError(f"{self._loaded_job.title}: {summarize(error)}") from error
 
     def is_active(self) -> bool:
         """Return whether a query is running, or none has been started yet."""
@@ -163,10 +164,11 @@ class RunningJob:
         self._duration_s = self._duration_s or time.monotonic() - self._started_at
 
     def _close_metrics(self) -> None:
+        """Close the exporter; only log its failure, so that the job's own error is raised."""
         metrics, self.metrics = self.metrics, None
         message = "%s: metrics: the last values may be missing: %s"
-        log_warning = partial(_LOG.warning, message, self._loaded.title)
-        with job_errors.report_failure(log_warning, self._loaded.redact):  # keep the job's error
+        log_warning = partial(_LOG.warning, message, self._loaded_job.title)
+        with job_errors.report_failure(log_warning, self._loaded_job.redact):
             if metrics is not None:
                 metrics.close()
 
@@ -188,7 +190,7 @@ class RunningJob:
 
     def _make_error(self, query: JobQuery, error: BaseException) -> JobError:
         reason = add_hint(summarize(query.sink_error or error), query.checkpoint)
-        return JobError(self._loaded.redact(f"query {query.name!r} failed: {reason}"))
+        return JobError(self._loaded_job.redact(f"query {query.name!r} failed: {reason}"))
 
 
 def start_job(
@@ -215,56 +217,58 @@ def start_job(
     ConfigError
         If the config is invalid; nothing was started or written.
     JobError
-        If a broker, topic, table or query fails; started queries are stopped.
+        If a broker, topic, table or query fails, or another run is active; queries are stopped.
     """
     if getattr(spark, "_jsparkSession", None) is None:
         raise ConfigError("a SparkSession is expected" if spark is None else NO_CONNECT)
-    loaded = load_checked_job(config)
+    loaded_job = load_checked_job(config)
     if not isinstance(config, LoadedJob):
-        check_network(loaded)
-    with loaded.drop_secret_causes():
-        return _check_and_start(spark, loaded, on_progress)
+        check_network(loaded_job)
+    with loaded_job.drop_secret_causes():
+        return _check_and_start(spark, loaded_job, on_progress)
 
 
 def _check_and_start(
-    spark: SparkSession, loaded: LoadedJob, on_progress: Callable[[QueryResult, Any], None] | None
+    spark: SparkSession,
+    loaded_job: LoadedJob,
+    on_progress: Callable[[QueryResult, Any], None] | None,
 ) -> RunningJob:
-    check_topics(spark, loaded)
-    warn_about_late_records(loaded)
-    queries = plan_queries(spark, loaded)
-    check_writable(spark, loaded)
-    running = RunningJob(loaded, queries, on_progress)
+    check_topics(spark, loaded_job)
+    warn_about_late_records(loaded_job)
+    queries = plan_queries(spark, loaded_job)
+    check_writable(spark, loaded_job)
+    running_job = RunningJob(loaded_job, queries, on_progress)
     try:
-        running._take_lock(spark)
+        running_job._take_lock(spark)
         for query in queries:
             if query.checkpoint is not None:
-                with loaded.wrap_errors(query.key_path, JobError):
+                with loaded_job.wrap_errors(query.key_path, JobError):
                     check_continuity(spark, query.sources, query.checkpoint, query.delta_writer)
-        check_schema_change(spark, loaded, queries)
-        with loaded.wrap_errors("checkpoint", JobError, "the time zone cannot be written: "):
-            record_time_zone(spark, loaded.job)
-        running._start(spark)
+        check_schema_change(spark, loaded_job, queries)
+        with loaded_job.wrap_errors("checkpoint", JobError, "the time zone cannot be written: "):
+            record_time_zone(spark, loaded_job.job)
+        running_job._start(spark)
     except BaseException:
-        running.stop()
+        running_job.stop()
         raise
-    return running
+    return running_job
 
 
-def warn_about_late_records(loaded: LoadedJob) -> None:
+def warn_about_late_records(loaded_job: LoadedJob) -> None:
     """Warn if a source's options can make its watermark drop records as late."""
-    for name, source in loaded.job.all_sources.items():
+    for name, source in loaded_job.job.all_sources.items():
         if source.watermark is not None and source.lets_event_times_drift_apart:
             message = (
                 "%s: %s: with assignor.fairness, a weight or a floor, partitions with few records "
                 "get ahead in event time, so the watermark drops other partitions' records as "
                 "late: set assignor.alignEventTime to the watermark's delay (%s)"
             )
-            key_path = loaded.job.locate("source", name)
-            _LOG.warning(message, loaded.title, key_path, source.watermark.delay)
+            key_path = loaded_job.job.locate("source", name)
+            _LOG.warning(message, loaded_job.title, key_path, source.watermark.delay)
 
 
-def _lock_job(spark: SparkSession, loaded: LoadedJob) -> JobLock | None:
-    checkpoint = loaded.job.checkpoint
+def _lock_job(spark: SparkSession, loaded_job: LoadedJob) -> JobLock | None:
+    checkpoint = loaded_job.job.checkpoint
     if checkpoint is None:
         return None
     folder = qualify_path(spark, checkpoint)
@@ -275,7 +279,7 @@ def _lock_job(spark: SparkSession, loaded: LoadedJob) -> JobLock | None:
             f"process {find_owner(folder)} is running a job with checkpoint {checkpoint!r}: wait "
             "until it ends, or use another checkpoint and other tables"
         )
-        raise loaded.make_error("checkpoint", problem, JobError) from None
+        raise loaded_job.make_error("checkpoint", problem, JobError) from None
 
 
 def run_job(
@@ -289,6 +293,6 @@ def run_job(
 
     After `timeout` seconds the job is stopped, and JobTimeoutError is raised.
     """
-    running = start_job(spark, config, on_progress=on_progress)
-    running.await_end(timeout=timeout)
-    return running.result
+    running_job = start_job(spark, config, on_progress=on_progress)
+    running_job.await_end(timeout=timeout)
+    return running_job.result

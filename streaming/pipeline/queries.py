@@ -61,7 +61,7 @@ class JobQuery:
 
     def stop(self) -> None:
         """Stop the query if it is running, and wait for its sink's background writes."""
-        with contextlib.suppress(Exception):  # the query or Spark has ended
+        with contextlib.suppress(Exception):  # the query or Spark may have ended
             if self.stream is not None and self.stream.isActive:
                 self.stream.stop()
         if self.delta_writer is not None:
@@ -77,31 +77,31 @@ class JobQuery:
         return self.delta_writer.error if self.delta_writer is not None else None
 
 
-def plan_queries(spark: SparkSession, loaded: LoadedJob) -> list[JobQuery]:
-    """Build and check all queries of a job, without starting or writing anything."""
+def plan_queries(spark: SparkSession, loaded_job: LoadedJob) -> list[JobQuery]:
+    """Build and check a job's queries, and write nothing; raise ConfigError if one is invalid."""
     queries = []
-    for output in loaded.job.outputs:
+    for output in loaded_job.job.outputs:
         if output.bad_source is None:
-            frame = build_sink_frame(spark, loaded, output.sink)
+            frame = build_sink_frame(spark, loaded_job, output.sink)
         else:  # a separate query reads the source again, for exactly-once
-            frame = build_bad_records(spark, loaded, output.bad_source, output.sink)
-        with loaded.wrap_errors(output.key_path):
-            queries.append(_plan(spark, loaded, output, frame))
-    _check_commit_groups(loaded, queries)
+            frame = build_bad_records(spark, loaded_job, output.bad_source, output.sink)
+        with loaded_job.wrap_errors(output.key_path):
+            queries.append(_plan_query(spark, loaded_job, output, frame))
+    _check_commit_groups(loaded_job, queries)
     locations = {
         query.key_path: qualify_path(spark, query.delta_writer.table.find_location(spark))
         for query in queries
         if query.delta_writer is not None and query.delta_writer.table_exists
     }
     try:
-        check_folders(loaded.job, locations)
+        check_folders(loaded_job.job, locations)
     except ValueError as error:
-        raise ConfigError(loaded.redact(f"{loaded.title}: {error}")) from None
+        raise ConfigError(loaded_job.redact(f"{loaded_job.title}: {error}")) from None
     return queries
 
 
-def _check_commit_groups(loaded: LoadedJob, queries: Sequence[JobQuery]) -> None:
-    """Check that no two streams may commit offsets of one partition to the same group.
+def _check_commit_groups(loaded_job: LoadedJob, queries: Sequence[JobQuery]) -> None:
+    """Raise ConfigError if two streams may commit offsets of one partition to the same group.
 
     Each stream commits its own progress, so the group would be ahead of the slower checkpoint.
     """
@@ -113,7 +113,7 @@ def _check_commit_groups(loaded: LoadedJob, queries: Sequence[JobQuery]) -> None
             if any(q is not query or s.relation != source.relation for q, s in conflicts):
                 other_query = conflicts[0][0]
                 prefix = "a second time " if other_query is query else ""
-                raise loaded.make_error(
+                raise loaded_job.make_error(
                     query.key_path,
                     f"this query would commit to the group {group!r} (assignor.commitGroup), but "
                     f"the same topics may also be committed {prefix}by {other_query.name!r}, so "
@@ -123,8 +123,10 @@ def _check_commit_groups(loaded: LoadedJob, queries: Sequence[JobQuery]) -> None
             checked_pairs.append((query, source))
 
 
-def _plan(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFrame) -> JobQuery:
-    job, sink = loaded.job, output.sink
+def _plan_query(
+    spark: SparkSession, loaded_job: LoadedJob, output: Output, frame: DataFrame
+) -> JobQuery:
+    job, sink = loaded_job.job, output.sink
     is_sink = output.bad_source is None
     name = job.name if job.sink is not None and is_sink else f"{job.name}.{output.folder}"
     if isinstance(sink, DeltaSink) and sink.mode == "upsert":
@@ -139,8 +141,8 @@ def _plan(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFra
     if isinstance(sink, DeltaSink):
         # Dead-letter writers are named by the query id alone, as older versions named them.
         name_writer = make_writer_name if is_sink else str
-        label = f"{loaded.title}: {output.key_path}"
-        delta_writer = DeltaWriter(sink, label, name_writer, loaded.redact, checkpoint)
+        label = f"{loaded_job.title}: {output.key_path}"
+        delta_writer = DeltaWriter(sink, label, name_writer, loaded_job.redact, checkpoint)
         delta_writer.check(spark, rows)
         output_mode = "update" if sink.mode == "upsert" else "append"
         writer = rows.writeStream.outputMode(output_mode).foreachBatch(delta_writer)
@@ -149,20 +151,19 @@ def _plan(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFra
         writer = rows.writeStream.format("console").options(**options).outputMode(sink.output_mode)
     else:
         options = {**job.merge_kafka_options(sink.options), "topic": sink.topic}
-        kafka = _select_kafka_columns(rows, sink).writeStream.format("kafka").options(**options)
-        writer = kafka.outputMode(sink.output_mode)
+        writer = _select_kafka_columns(rows, sink).writeStream.outputMode(sink.output_mode)
+        writer = writer.format("kafka").options(**options)
     if checkpoint is not None:
         writer = writer.option("checkpointLocation", checkpoint)
     trigger = {"processingTime": job.interval} if job.interval else {"availableNow": True}
     writer = writer.queryName(name).trigger(**trigger)
     table = (sink.path or sink.table) if isinstance(sink, DeltaSink) else None
     topic = sink.topic if isinstance(sink, KafkaSink) else None
-    target = loaded.redact(table or topic or "") or None
+    target = loaded_job.redact(table or topic or "") or None
     is_table = delta_writer is not None
     result = QueryResult(name, target, is_table=is_table, is_dead_letter=not is_sink)
     sources = list_plan_sources(rows)
-    details = checkpoint, delta_writer, sources, result
-    return JobQuery(name, output.key_path, rows, writer, *details)
+    return JobQuery(name, output.key_path, rows, writer, checkpoint, delta_writer, sources, result)
 
 
 def _select_kafka_columns(rows: DataFrame, sink: KafkaSink) -> DataFrame:
@@ -184,8 +185,8 @@ def _convert_for_kafka(field: StructField) -> Column:
     data_type = field.dataType
     if field.name == "headers":
         if data_type.simpleString() != _HEADERS_TYPE:
-            actual = data_type.simpleString()
-            raise TableError(f"the column 'headers' is {actual}, but {_HEADERS_TYPE} is expected")
+            sql_type = data_type.simpleString()
+            raise TableError(f"the column 'headers' is {sql_type}, but {_HEADERS_TYPE} is expected")
         return column
     if isinstance(data_type, (BinaryType, StringType)):
         return column

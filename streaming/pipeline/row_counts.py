@@ -41,7 +41,7 @@ class JobResult:
     """Result of a job's run: sums over its sinks, and the result of each query."""
 
     name: str
-    #: Time from the start of the queries to their end, or until now if they are running.
+    #: Time from the end of planning to the stop of the job, or until now if it is running.
     seconds: float
     batches: int
     #: Records read; a record that two sinks read is counted twice.
@@ -57,17 +57,17 @@ class JobResult:
         return asdict(self)
 
 
-def sum_results(name: str, seconds: float, queries: Iterable[QueryResult]) -> JobResult:
-    """Return copies of the queries' results, and sums over all but dead letters."""
-    copies = tuple(replace(query) for query in queries)
+def sum_results(name: str, seconds: float, results: Iterable[QueryResult]) -> JobResult:
+    """Return copies of the queries' results, and sums; only `tables` includes dead letters."""
+    copies = tuple(replace(result) for result in results)
     sums = {
-        field: sum(getattr(query, field) for query in copies if not query.is_dead_letter)
+        field: sum(getattr(result, field) for result in copies if not result.is_dead_letter)
         for field in ("batches", "read", "written", "bad")
     }
-    tables = {query.target or "": 0 for query in copies if query.is_table}
-    for query in copies:
-        if query.is_table:
-            tables[query.target or ""] += query.written
+    tables = {result.target or "": 0 for result in copies if result.is_table}
+    for result in copies:
+        if result.is_table:
+            tables[result.target or ""] += result.written
     return JobResult(name=name, seconds=round(seconds, 3), tables=tables, queries=copies, **sums)
 
 
@@ -81,8 +81,8 @@ class ProgressCounter(StreamingQueryListener):
         on_progress: Callable[[QueryResult, Any], None] | None,
     ) -> None:
         self._title = title
-        self._results = {result.name: result for result in results}
-        self._last_batches: dict[str, int] = {}
+        self._result_by_query = {result.name: result for result in results}
+        self._last_batch_by_query: dict[str, int] = {}
         self._warned_queries: set[str] = set()
         self._on_progress = on_progress
 
@@ -94,17 +94,17 @@ class ProgressCounter(StreamingQueryListener):
     def onQueryProgress(self, event: Any) -> None:
         """Count each batch with records once; Spark repeats the last event while idle."""
         progress = event.progress
-        result = self._results.get(progress.name)
-        is_old = progress.batchId <= self._last_batches.get(progress.name, -1)
+        result = self._result_by_query.get(progress.name)
+        is_old = progress.batchId <= self._last_batch_by_query.get(progress.name, -1)
         if result is None or is_old or progress.numInputRows == 0:
             return
-        self._last_batches[result.name] = progress.batchId
-        observed = progress.observedMetrics
+        self._last_batch_by_query[result.name] = progress.batchId
+        metrics = progress.observedMetrics
         result.batches += 1
         result.read += progress.numInputRows
-        result.bad += sum(row["bad_records"] for row in observed.values() if "bad_records" in row)
-        if WRITTEN_METRIC in observed:
-            result.written += observed[WRITTEN_METRIC]["rows"]
+        result.bad += sum(row["bad_records"] for row in metrics.values() if "bad_records" in row)
+        if WRITTEN_METRIC in metrics:
+            result.written += metrics[WRITTEN_METRIC]["rows"]
         is_exempt = result.name in self._warned_queries or result.is_dead_letter
         if result.bad > _MAX_BAD_FRACTION * result.read and not is_exempt:
             self._warned_queries.add(result.name)

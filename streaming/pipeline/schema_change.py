@@ -40,13 +40,15 @@ _FILE = ".assignor-schemas.json"
 _EARLIEST = -2
 
 
-def check_schema_change(spark: SparkSession, loaded: LoadedJob, queries: list[JobQuery]) -> None:
+def check_schema_change(
+    spark: SparkSession, loaded_job: LoadedJob, queries: list[JobQuery]
+) -> None:
     """Raise JobError if a schema change could write a record to two places, or to none."""
-    job = loaded.job
+    job = loaded_job.job
     if job.checkpoint is None or not any(s.records.dead_letter for s in job.all_sources.values()):
         return
-    with loaded.wrap_errors("checkpoint", JobError, f"{_FILE!r} cannot be read: "):
-        saved_rules, rules = _read_saved_rules(spark, job.checkpoint), _collect_rules(loaded)
+    with loaded_job.wrap_errors("checkpoint", JobError, f"{_FILE!r} cannot be read: "):
+        saved_rules, rules = _read_saved_rules(spark, job.checkpoint), _collect_rules(loaded_job)
         if saved_rules is None:
             raise ValueError("it is damaged; restore it, or remove it if no schema has changed")
     for name, source in job.all_sources.items():
@@ -55,7 +57,7 @@ def check_schema_change(spark: SparkSession, loaded: LoadedJob, queries: list[Jo
             continue
         options = job.merge_kafka_options(source.spark_options)
         readers = [query for query in queries if query.find_source_numbers(options)]
-        with loaded.wrap_errors(job.locate("source", name, "records"), JobError):
+        with loaded_job.wrap_errors(job.locate("source", name, "records"), JobError):
             gaps = _find_gaps(spark, readers, options)
             if not gaps:
                 continue
@@ -73,19 +75,19 @@ def check_schema_change(spark: SparkSession, loaded: LoadedJob, queries: list[Jo
                 )
 
 
-def save_parsing_rules(spark: SparkSession, loaded: LoadedJob) -> None:
+def save_parsing_rules(spark: SparkSession, loaded_job: LoadedJob) -> None:
     """Save the current parsing rules of each source in the checkpoint."""
-    checkpoint, rules = loaded.job.checkpoint, _collect_rules(loaded)
+    checkpoint, rules = loaded_job.job.checkpoint, _collect_rules(loaded_job)
     if checkpoint is None or not rules:
         return
-    with loaded.wrap_errors("checkpoint", JobError, f"{_FILE!r} cannot be written: "):
+    with loaded_job.wrap_errors("checkpoint", JobError, f"{_FILE!r} cannot be written: "):
         if _read_saved_rules(spark, checkpoint) != rules:
             write_file(spark, f"{checkpoint.rstrip('/')}/{_FILE}", json.dumps(rules))
 
 
-def _collect_rules(loaded: LoadedJob) -> dict[str, ParsingRules]:
+def _collect_rules(loaded_job: LoadedJob) -> dict[str, ParsingRules]:
     """Return the settings that decide which records are good, for each source with a schema."""
-    job = loaded.job
+    job = loaded_job.job
     rules: dict[str, ParsingRules] = {}
     for name, source in job.all_sources.items():
         excluded_keys = {"bad_records", "dead_letter"}
@@ -96,8 +98,8 @@ def _collect_rules(loaded: LoadedJob) -> dict[str, ParsingRules]:
             continue
         sinks = [sink for sink in job.all_sinks.values() if name in job.find_sources(sink)]
         upserts = [[list(x.keys), x.set_by_transform] for x in collect_upserts(job, sinks)]
-        text = read_schema(loaded, name)
-        rules[name] = {"records": {**records, "schema": text}, "upserts": sorted(upserts)}
+        schema_text = read_schema(loaded_job, name)
+        rules[name] = {"records": {**records, "schema": schema_text}, "upserts": sorted(upserts)}
     return rules
 
 
@@ -151,7 +153,10 @@ def _read_records(spark: SparkSession, kafka_options: dict[str, str], gaps: Rang
 def _find_first_difference(
     frame: DataFrame, name: str, old_rules: ParsingRules, new_rules: ParsingRules
 ) -> str | None:
-    """Return the position of a record that only one of the rules rejects; None if there is none."""
+    """Return the position of a record that only one of the rules rejects; None if there is none.
+
+    Raises TableError if the rules cannot be compared.
+    """
     try:
         old_positions = _select_bad_positions(frame, f"{name} before", old_rules)
         new_positions = _select_bad_positions(frame, f"{name} now", new_rules)
@@ -169,7 +174,7 @@ def _find_first_difference(
 
 
 def _select_bad_positions(frame: DataFrame, name: str, rules: ParsingRules) -> DataFrame:
-    records = Records.model_validate(rules["records"])
+    records, schema_text = Records.model_validate(rules["records"]), rules["records"]["schema"]
     upserts = [Upsert(tuple(keys), set_by_transform) for keys, set_by_transform in rules["upserts"]]
-    bad = parse(frame, name, records, rules["records"]["schema"], upserts=upserts).bad
-    return bad.select(format_position("topic", "partition", "offset").alias("position"))
+    bad_records = parse(frame, name, records, schema_text, upserts=upserts).bad_records
+    return bad_records.select(format_position("topic", "partition", "offset").alias("position"))

@@ -338,7 +338,9 @@ def test_an_append_under_another_name_or_checkpoint_is_not_written_twice(
     elsewhere = Topic(topic.bootstrap_servers, topic.name + "-2").create(1)
     renamed = copy.deepcopy(config)
     renamed["source"]["subscribe"] = elsewhere.name
-    assert_refused(spark, renamed, f"has read topic {topic.name!r}, which no source reads any more")
+    assert_refused(
+        spark, renamed, f"has offsets of topic {topic.name!r}, which no source reads any more"
+    )
 
     going = start_job(spark, config | {"trigger": "processingTime 1 hour"})
     assert_refused(
@@ -621,7 +623,9 @@ def test_schema_evolution_adds_fields_of_structs_ignoring_case(spark, tmp_path):
     for sink in ({"mode": "append"}, {"mode": "upsert", "keys": "Select"}):
         sink |= {"path": str(tmp_path / sink["mode"]), "partition_by": ["SELECT"]}
         write(spark, sink, 0, "1 AS select", *narrow)
-        with pytest.raises(TableError, match=r"'N' is .*; schema_evolution: on adds fields$"):
+        with pytest.raises(
+            TableError, match=r"'N' is .*: set schema_evolution: on, which adds fields$"
+        ):
             write(spark, sink, 1, "2 AS select", *wide)
         sink["schema_evolution"] = True
         write(spark, sink, 1, "2 AS select", *wide)

@@ -217,7 +217,7 @@ def test_each_bad_record_has_its_reason(spark):
     )
     records = Records(format="json", schema="-", bad_records="drop", key="k BIGINT")
     upserts = [Upsert(("k",), set_by_transform=False)]
-    bad = parse(frame, "records", records, "id INT NOT NULL, n INT", upserts=upserts).bad
+    bad = parse(frame, "records", records, "id INT NOT NULL, n INT", upserts=upserts).bad_records
     assert bad is not None
     assert [row.reason for row in bad.orderBy("offset").collect()] == [
         "it cannot be read as json with the schema",

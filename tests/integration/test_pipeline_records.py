@@ -32,9 +32,9 @@ def parse_pairs(
     """Return the good rows by record number, and the numbers of the bad records."""
     read = Records.model_validate({"bad_records": "drop", **records})
     found = parse(make_kafka_frame(spark, pairs), "t", read, read.schema_ or "", upserts=upserts)
-    assert found.bad is not None
+    assert found.bad_records is not None
     good = {row._kafka.offset: tuple(row)[:-1] for row in found.rows.collect()}
-    bad = {row.offset for row in found.bad.select("offset").collect()}
+    bad = {row.offset for row in found.bad_records.select("offset").collect()}
     assert not good.keys() & bad
     return good, bad
 

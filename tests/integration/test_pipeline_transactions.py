@@ -70,7 +70,7 @@ class Driver:
 
     @property
     def uses_checksums(self) -> bool:
-        return self.writer.once.unsupported_reason is None
+        return self.writer.once_writer.unsupported_reason is None
 
 
 def count_jobs(spark: SparkSession) -> int:
@@ -249,7 +249,7 @@ def test_a_table_restored_or_recreated_meanwhile_is_written_as_by_delta(spark, t
         table = tmp_path / name
         driver = Driver(spark, table)
         if name == "by the log":
-            driver.writer.once.unsupported_reason = "of this test"
+            driver.writer.once_writer.unsupported_reason = "of this test"
         for number in range(4):
             driver.write(number)
         DeltaTable.forPath(spark, str(table)).restoreToVersion(2)
@@ -277,7 +277,7 @@ def test_a_table_removed_meanwhile_is_not_created_again(spark, tmp_path, way):
     driver = Driver(spark, table, **(MERGED if way == "by a merge" else {}))
     driver.writer._checkpoint = "c"
     if way == "by the log":
-        driver.writer.once.unsupported_reason = "of this test"
+        driver.writer.once_writer.unsupported_reason = "of this test"
     driver.write(0)
     driver.write(1)
     shutil.rmtree(table)

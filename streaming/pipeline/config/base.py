@@ -1,6 +1,6 @@
 """Define the config models' base class and shared types.
 
-Values may be secrets: a model's `repr` hides them, and errors quote only those that cannot be.
+A model's `repr` hides all values, and errors quote only values that cannot be secrets.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DURATION_PATTERN = r"\d+(?:\.\d+)?\s*(?:millisecond|second|minute|hour|day)s?"
 _TRIGGER_PATTERN = rf"availableNow|(?:processingTime\s*)?({_DURATION_PATTERN})"
 SIZE_PATTERN = r"off|(?=[\d.]*[1-9])(\d{1,9}(?:\.\d{1,9})?)\s*(KB|MB|GB)"
 #: JSON Schema of the values that `to_option_text` accepts.
-_SCALAR: dict[str, Any] = {"type": ["string", "number", "boolean"]}
+_SCALAR_SCHEMA: dict[str, Any] = {"type": ["string", "number", "boolean"]}
 
 
 class Section(BaseModel):
@@ -65,7 +65,7 @@ class Section(BaseModel):
 
     @property
     def options(self) -> dict[str, str]:
-        """The section's Kafka and Spark options, by name."""
+        """The section's options of Kafka, Spark, and the assignor, by name."""
         return dict(self.model_extra or {})
 
     @model_validator(mode="before")
@@ -74,15 +74,15 @@ class Section(BaseModel):
         """Check the names of the keys, and convert the values of options to text."""
         if not isinstance(data, dict):
             return data
-        fields = [field.alias or name for name, field in cls.model_fields.items()]
+        own_keys = [field.alias or name for name, field in cls.model_fields.items()]
         values = {}
         for key, value in data.items():
-            if key in fields:
+            if key in own_keys:
                 values[key] = value
             elif not isinstance(key, str):
                 raise ValueError(f"key {key!r} is not text")
             elif key not in cls.OPTIONS and not key.startswith(tuple(cls.PREFIXES)):
-                names = [*fields, *cls.OPTIONS, *(_COMMON_OPTIONS if cls.PREFIXES else ())]
+                names = [*own_keys, *cls.OPTIONS, *(_COMMON_OPTIONS if cls.PREFIXES else ())]
                 raise ValueError(describe_unknown_name("key", key, names))
             else:
                 try:
@@ -100,9 +100,9 @@ class Section(BaseModel):
         schema = handler.resolve_ref_schema(reference)
         schema["additionalProperties"] = False
         if cls.PREFIXES:
-            schema["patternProperties"] = dict.fromkeys(cls.PREFIXES.values(), _SCALAR)
+            schema["patternProperties"] = dict.fromkeys(cls.PREFIXES.values(), _SCALAR_SCHEMA)
         for name, description in cls.OPTIONS.items():
-            schema["properties"][name] = {**_SCALAR, "description": description}
+            schema["properties"][name] = {**_SCALAR_SCHEMA, "description": description}
         for key_schema in schema["properties"].values():
             key_schema["description"] = " ".join(key_schema.get("description", "").split())
         return reference
@@ -136,7 +136,7 @@ def _check_folder(path: str) -> str:
     return path
 
 
-OptionText = Annotated[str, BeforeValidator(to_option_text), WithJsonSchema(_SCALAR)]
+OptionText = Annotated[str, BeforeValidator(to_option_text), WithJsonSchema(_SCALAR_SCHEMA)]
 Size = Annotated[str, require_pattern(SIZE_PATTERN, "a size such as '128MB' (KB, MB, GB) or 'off'")]
 #: A duration in Spark's syntax.
 Duration = Annotated[str, require_pattern(_DURATION_PATTERN, "a duration such as '10 seconds'")]
@@ -145,8 +145,8 @@ Trigger = Annotated[
 ]
 #: A positive number that fits into a Java int.
 PositiveInt = Annotated[int, NOT_A_FLAG, Field(gt=0, le=2**31 - 1)]
-#: Columns: one name, or a list of names.
-Columns = Annotated[
+#: Names of columns: one, or a list.
+ColumnNames = Annotated[
     tuple[str, ...],
     BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),

@@ -34,9 +34,9 @@ def check_names(job: Job) -> None:
     for folder, key_path, _, source in sorted(job.outputs, key=lambda x: x.bad_source is None):
         if folder.lower() in problem_by_name:
             raise ValueError(f"{key_path}: the name {problem_by_name[folder.lower()]}: use another")
-        for_bad_records = f"is reserved for the bad records of source {source!r}"
-        differs_by_case = f"differs from {folder!r} only by case"
-        problem_by_name[folder.lower()] = for_bad_records if source else differs_by_case
+        reservation = f"is reserved for the bad records of source {source!r}"
+        case_conflict = f"differs from {folder!r} only by case"
+        problem_by_name[folder.lower()] = reservation if source else case_conflict
 
 
 class _Folder(NamedTuple):
@@ -63,7 +63,7 @@ def check_folders(job: Job, locations: Mapping[str, str] | None = None) -> None:
             raise ValueError(
                 f"{key_path}: {other_key_path} has the same table {table.path or table.table!r}: "
                 "use different tables (to combine rows of the same kind, use UNION ALL in a "
-                "transform, or set 'shared: true' for both)"
+                "transform, or set 'shared: true' for both if they append)"
             )
         if path is not None and other_key_path == key_path:
             tables.append(_Folder(key_path, path, parts))
@@ -108,13 +108,13 @@ def _split_path(path: str) -> tuple[str, ...]:
     return (scheme_and_host, *(part for part in folder_path.split("/") if part))
 
 
-def _is_inside(inner: tuple[str, ...], outer: tuple[str, ...]) -> bool:
-    """Return whether `inner` is `outer`, or a folder inside it where VACUUM deletes files."""
-    if inner[: len(outer)] != outer:
+def _is_inside(inner_parts: tuple[str, ...], outer_parts: tuple[str, ...]) -> bool:
+    """Return whether the inner folder is the outer one, or inside it where VACUUM deletes files."""
+    if inner_parts[: len(outer_parts)] != outer_parts:
         return False
-    if len(inner) == len(outer):
+    if len(inner_parts) == len(outer_parts):
         return True
-    name = inner[len(outer)]
+    name = inner_parts[len(outer_parts)]
     return not name.startswith("_") or name in _FOLDERS_IN_DELTA_TABLE or "=" in name
 
 

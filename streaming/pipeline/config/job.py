@@ -91,7 +91,7 @@ class Job(Section):
     """A job from Kafka to Delta or another sink; `kafka.*` keys apply to all sources and sinks."""
 
     name: Annotated[str, require_pattern(r"[a-z0-9][a-z0-9_.-]*", _NAME_FORMAT)] = "job"
-    """Name of the queries; by default, the name of the YAML file."""
+    """Name of the job, with which its queries' names begin; by default, the YAML file's name."""
     source: Source | None = None
     """The only source; its view is named `records`."""
     sources: dict[ViewName, Source] = Field({})
@@ -173,14 +173,14 @@ class Job(Section):
         """Merge the job's `kafka.*` options with a section's options, which take precedence."""
         return {**self.options, **options}
 
-    def list_inputs(self, name: str) -> list[str]:
-        """Return the views that a transform reads; for SQL, earlier ones whose names it has."""
-        transform = self.all_transforms[name]
+    def list_inputs(self, transform_name: str) -> list[str]:
+        """Return the views that a transform reads; in SQL, the earlier ones that it names."""
+        transform = self.all_transforms[transform_name]
         views = [*self.all_sources, *self.all_transforms]
-        earlier = views[: views.index(name)]
+        earlier_views = views[: views.index(transform_name)]
         if transform.sql is None:
-            return [transform.from_ or earlier[-1]]
-        return [n for n in earlier if re.search(rf"\b{n}\b", transform.sql, re.IGNORECASE)]
+            return [transform.from_ or earlier_views[-1]]
+        return [n for n in earlier_views if re.search(rf"\b{n}\b", transform.sql, re.IGNORECASE)]
 
     def find_view(self, sink: Sink) -> str:
         """Return the name of the view whose rows a sink writes."""
@@ -188,13 +188,13 @@ class Job(Section):
 
     def find_sources(self, sink: Sink) -> tuple[str, ...]:
         """Return the names of the sources from which a sink may get rows."""
-        pending, visited = [self.find_view(sink)], set()
-        while pending:
-            view = pending.pop()
-            if view not in visited and view in self.all_transforms:
-                pending += self.list_inputs(view)
-            visited.add(view)
-        return tuple(name for name in self.all_sources if name in visited)
+        pending_views, visited_views = [self.find_view(sink)], set()
+        while pending_views:
+            view = pending_views.pop()
+            if view not in visited_views and view in self.all_transforms:
+                pending_views += self.list_inputs(view)
+            visited_views.add(view)
+        return tuple(name for name in self.all_sources if name in visited_views)
 
     @model_validator(mode="after")
     def _check_sections(self) -> Self:

@@ -88,9 +88,9 @@ class LoadedJob:
             (data["source"] if self.job.source else data["sources"][name]).update(
                 {key: v for key, v in source.spark_options.items() if key not in source.options}
             )
-        hidden = _drop_empty(yaml_text.map_values(data, self._hide_value))
+        output = _drop_empty(yaml_text.map_values(data, self._hide_value))
         return str(
-            yaml.safe_dump(hidden, sort_keys=False, allow_unicode=True, default_flow_style=False)
+            yaml.safe_dump(output, sort_keys=False, allow_unicode=True, default_flow_style=False)
         )
 
     def _hide_value(self, path: tuple[str, ...], value: Any) -> Any:
@@ -107,21 +107,13 @@ def load_job(
     environment: Mapping[str, str] | None = None,
     broker: str | None = None,
 ) -> LoadedJob:
-    """Read and validate a job: a YAML file, a mapping with the same keys, or a `Job` (unchanged).
+    """Read and validate a job: a YAML file, a mapping with the same keys, or a `Job`.
 
-    Parameters
-    ----------
-    overrides
-        Assignments `key.path=value`, which override values of the config, as `--set` does.
-    environment
-        Variables for `${NAME}`; by default, the environment of the process.
-    broker
-        Address that replaces every `kafka.bootstrap.servers`.
+    `overrides` are assignments `key.path=value`, as in `--set`. `environment` has the variables for
+    `${NAME}`; by default, those of the process. `broker` is an address that replaces every
+    `kafka.bootstrap.servers`. None of the three changes a `Job`.
 
-    Raises
-    ------
-    ConfigError
-        If the config is invalid. One line: file, key path, problem, and expected value.
+    Raises ConfigError if the config is invalid. One line: file, key path, problem, expected value.
     """
     redact = Redactor()
     if isinstance(config, Job):
@@ -150,8 +142,8 @@ def _read_config(config: str | Path | Mapping[str, Any]) -> tuple[str, Path, dic
     try:
         path = Path(config)
     except TypeError:
-        kind = type(config).__name__
-        raise ConfigError(f"a YAML file, a mapping or a Job is expected, not {kind}") from None
+        type_name = type(config).__name__
+        raise ConfigError(f"a YAML file, a mapping or a Job is expected, not {type_name}") from None
     try:
         text = _read_text(path)
     except (OSError, ValueError) as error:
@@ -188,5 +180,5 @@ def _replace_brokers(data: dict[str, Any], address: str) -> dict[str, Any]:
 def _drop_empty(data: Any) -> Any:
     if not isinstance(data, dict):
         return data
-    cleaned = {key: _drop_empty(value) for key, value in data.items()}
-    return {key: value for key, value in cleaned.items() if value not in ({}, [])}
+    values_by_key = {key: _drop_empty(value) for key, value in data.items()}
+    return {key: value for key, value in values_by_key.items() if value not in ({}, [])}

@@ -49,38 +49,38 @@ def load_checked_job(
     """
     if isinstance(config, LoadedJob):
         return config
-    loaded = load_job(config, overrides=overrides, broker=broker)
-    check_files(loaded)
-    return loaded
+    loaded_job = load_job(config, overrides=overrides, broker=broker)
+    check_files(loaded_job)
+    return loaded_job
 
 
-def check_files(loaded: LoadedJob) -> None:
-    """Raise ConfigError if a schema or Python function cannot be read; Spark parses DDL later."""
-    job = loaded.job
+def check_files(loaded_job: LoadedJob) -> None:
+    """Raise ConfigError for an invalid schema or Python function; Spark parses DDL later."""
+    job = loaded_job.job
     for name, source in job.all_sources.items():
-        text = read_schema(loaded, name)
-        with loaded.wrap_errors(job.locate("source", name, "records.schema")):
+        schema_text = read_schema(loaded_job, name)
+        with loaded_job.wrap_errors(job.locate("source", name, "records.schema")):
             if source.records.schema_ is None:
                 continue
             if source.records.format == "avro":
-                add_avro_marker(text)
-            elif text.lstrip().startswith("{"):
-                parse_schema_json(text)
-            elif not text.strip():
+                add_avro_marker(schema_text)
+            elif schema_text.lstrip().startswith("{"):
+                parse_schema_json(schema_text)
+            elif not schema_text.strip():
                 raise ValueError("the schema is empty: DDL such as 'id BIGINT' is expected")
     for name, transform in job.all_transforms.items():
         if transform.python is not None:
-            import_function(loaded, name)
+            import_function(loaded_job, name)
 
 
-def read_schema(loaded: LoadedJob, source_name: str) -> str:
+def read_schema(loaded_job: LoadedJob, source_name: str) -> str:
     """Return a source's schema, "" if it has none; raise ConfigError if its file is unreadable."""
-    schema = loaded.job.all_sources[source_name].records.schema_ or ""
+    schema = loaded_job.job.all_sources[source_name].records.schema_ or ""
     if not schema.strip().endswith(_SCHEMA_SUFFIXES) or "\n" in schema:
         return schema
-    path = loaded.folder / schema
-    key_path = loaded.job.locate("source", source_name, "records.schema")
-    with loaded.wrap_errors(key_path, prefix=f"the schema file {str(path)!r} cannot be read: "):
+    path = loaded_job.folder / schema
+    key_path = loaded_job.job.locate("source", source_name, "records.schema")
+    with loaded_job.wrap_errors(key_path, prefix=f"the schema file {str(path)!r} cannot be read: "):
         return path.read_text(encoding="utf-8")
 
 
@@ -104,19 +104,19 @@ def add_avro_marker(text: str) -> str:
     return json.dumps({**schema, "fields": [*schema["fields"], marker]})
 
 
-def import_function(loaded: LoadedJob, transform_name: str) -> Callable[[DataFrame], DataFrame]:
+def import_function(loaded_job: LoadedJob, transform_name: str) -> Callable[[DataFrame], DataFrame]:
     """Import a transform's function, from the job's folder first; raise ConfigError if it fails."""
-    name = loaded.job.all_transforms[transform_name].python or ""
-    key_path = loaded.job.locate("transform", transform_name, "python")
+    name = loaded_job.job.all_transforms[transform_name].python or ""
+    key_path = loaded_job.job.locate("transform", transform_name, "python")
     module_name, _, attribute = name.partition(":")
     try:
-        _put_first_on_path(loaded.folder.resolve())
+        _put_first_on_path(loaded_job.folder.resolve())
         function = getattr(importlib.import_module(module_name), attribute)
     except (Exception, SystemExit) as error:  # the user's module may raise anything
         problem = f"{name!r} cannot be imported: {describe_error(error)}"
-        raise loaded.make_error(key_path, problem) from error
+        raise loaded_job.make_error(key_path, problem) from error
     if not callable(function):
-        raise loaded.make_error(key_path, f"{name!r} is not a function")
+        raise loaded_job.make_error(key_path, f"{name!r} is not a function")
     transform: Callable[[DataFrame], DataFrame] = function
     return transform
 
@@ -169,15 +169,15 @@ class _SeedLine(Section):
         return key, self.value.encode() if isinstance(self.value, str) else orjson.dumps(self.value)
 
 
-def read_seeds(loaded: LoadedJob) -> dict[str, list[Record]]:
+def read_seeds(loaded_job: LoadedJob) -> dict[str, list[Record]]:
     """Return the seed records by topic; raise ConfigError if a file or line cannot be read."""
-    seeds = {}
-    for topic, seed in loaded.job.seed.items():
-        path = loaded.folder / seed.file
-        with loaded.wrap_errors(f"seed.{topic}.file", prefix=f"{str(path)!r} cannot be read: "):
-            lines = path.read_bytes().splitlines()
-            seeds[topic] = [_parse_line(n, line) for n, line in enumerate(lines, 1) if line.strip()]
-    return seeds
+    records_by_topic = {}
+    for topic, seed in loaded_job.job.seed.items():
+        path = loaded_job.folder / seed.file
+        with loaded_job.wrap_errors(f"seed.{topic}.file", prefix=f"{str(path)!r} cannot be read: "):
+            numbered_lines = enumerate(path.read_bytes().splitlines(), 1)
+            records_by_topic[topic] = [_parse_line(n, x) for n, x in numbered_lines if x.strip()]
+    return records_by_topic
 
 
 def _parse_line(line_number: int, line: bytes) -> Record:

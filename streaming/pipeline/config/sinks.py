@@ -10,7 +10,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from streaming.pipeline.config.base import (
     KAFKA_PREFIXES,
     SIZE_PATTERN,
-    Columns,
+    ColumnNames,
     Location,
     PositiveInt,
     Section,
@@ -60,8 +60,8 @@ class DeadLetter(_TableSection):
             return DeltaSink(  # adds the column `reason` to older versions' tables
                 path=self.path, table=self.table, shared=self.shared, schema_evolution=True
             )
-        kafka = {key: value for key, value in options.items() if key.startswith("kafka.")}
-        return KafkaSink.model_validate({"type": "kafka", "topic": self.topic, **kafka})
+        kafka_options = {key: value for key, value in options.items() if key.startswith("kafka.")}
+        return KafkaSink.model_validate({"type": "kafka", "topic": self.topic, **kafka_options})
 
 
 class DeltaSink(_TableSection):
@@ -73,9 +73,9 @@ class DeltaSink(_TableSection):
     """Source or transform to write. Default: the last transform, or the only source."""
     mode: Literal["append", "upsert"] = "append"
     """`append` adds every row; `upsert` keeps the newest row of each key."""
-    keys: Columns = ()
+    keys: ColumnNames = ()
     """For upsert: the columns that identify a row."""
-    sequence_by: Columns = ()
+    sequence_by: ColumnNames = ()
     """For upsert: columns that define which row of a key is newer, compared in order. By default,
     and if they are equal, the row with the higher offset is newer."""
     delete_when: str | None = None
@@ -83,9 +83,9 @@ class DeltaSink(_TableSection):
     deletes: Literal["remove", "mark"] = "remove"
     """For upsert: `remove` deletes the row; `mark` keeps it with `_deleted = true`, so that older
     records that arrive later cannot restore it."""
-    partition_by: Columns = ()
+    partition_by: ColumnNames = ()
     """Columns that a new table is partitioned by."""
-    cluster_by: Columns = ()
+    cluster_by: ColumnNames = ()
     """Columns that a new table is clustered by."""
     schema_evolution: bool = False
     """Whether new columns are added to the table; otherwise, they are an error."""

@@ -13,7 +13,7 @@ from assignor_bridge.options import BUILT_IN, NONE, OPTIONS, PREFIX, parse_optio
 from streaming.kafka.servers import check_topic
 from streaming.pipeline.config.base import (
     KAFKA_PREFIXES,
-    Columns,
+    ColumnNames,
     Duration,
     OptionText,
     PositiveInt,
@@ -139,12 +139,12 @@ class Watermark(Section):
 
 def list_topics(options: Mapping[str, str]) -> list[str]:
     """Return the topics in the options `subscribe` and `assign`, if these are valid."""
-    subscribed = [t.strip() for t in options.get("subscribe", "").split(",") if t.strip()]
+    subscribed_topics = [t.strip() for t in options.get("subscribe", "").split(",") if t.strip()]
     with contextlib.suppress(ValueError, RecursionError):  # Spark reports the error later
-        assigned = json.loads(options.get("assign", "{}"))
-        if isinstance(assigned, dict):
-            return [*subscribed, *assigned]
-    return subscribed
+        assigned_topics = json.loads(options.get("assign", "{}"))
+        if isinstance(assigned_topics, dict):
+            return [*subscribed_topics, *assigned_topics]
+    return subscribed_topics
 
 
 class Source(Section):
@@ -154,7 +154,7 @@ class Source(Section):
     """How its records are read."""
     watermark: Watermark | None = None
     """How late rows may arrive."""
-    dedupe: Columns = ()
+    dedupe: ColumnNames = ()
     """Columns that identify duplicate rows, which are dropped: within the watermark, or forever
     without one (the state then keeps growing)."""
     assignor: str = "lag-aware-sticky"

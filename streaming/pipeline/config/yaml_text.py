@@ -24,7 +24,7 @@ KeyPath = tuple[str, ...]
 
 #: Prefixes of keys that contain dots; in other keys of `--set`, a dot separates levels.
 _DOTTED_KEYS = ("kafka.", "assignor.", "spark.", "kafkaConsumer.", "fetchOffset.")
-_SPARK_SECTION = "spark."
+_SPARK_PREFIX = "spark."
 #: A quoted key in a `--set` path: `"a.b".rest` or `'a.b'`.
 _QUOTED_KEY = re.compile(r"""(?:"([^"]+)"|'([^']+)')(?:\.(?=.)|$)""")
 #: Quoted text in YAML's messages. Node types (`<scalar>`) and single characters are not secret.
@@ -109,23 +109,23 @@ def _make_error(node: yaml.Node, text: str) -> ConfigError:
     return ConfigError(f"line {node.start_mark.line + 1}: {text}")
 
 
-def _count_values(node: yaml.Node, sizes: dict[int, int | None]) -> int:
-    """Return the number of values in a node with aliases expanded; `sizes` caches it by node id."""
-    cached_size = sizes.get(id(node), 0)
+def _count_values(node: yaml.Node, size_by_id: dict[int, int | None]) -> int:
+    """Count a node's values with aliases expanded; raise ConfigError if they are too many."""
+    cached_size = size_by_id.get(id(node), 0)
     if cached_size is None:
         raise _make_error(node, "an alias refers to a value that contains it")
     if cached_size:
         return cached_size
-    sizes[id(node)] = None  # being counted
+    size_by_id[id(node)] = None  # being counted
     children: list[yaml.Node] = []
     if isinstance(node, yaml.MappingNode):
         children = [part for pair in node.value for part in pair]
     elif isinstance(node, yaml.SequenceNode):
         children = node.value
-    size = 1 + sum(_count_values(child, sizes) for child in children)
+    size = 1 + sum(_count_values(child, size_by_id) for child in children)
     if size > _MAX_VALUES:
         raise _make_error(node, f"more than {_MAX_VALUES:,} values with aliases expanded")
-    sizes[id(node)] = size
+    size_by_id[id(node)] = size
     return size
 
 
@@ -172,7 +172,7 @@ def map_values(
 
 
 def apply_overrides(data: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """Return a copy of the data with each `--set key.path=value` applied.
+    """Apply `--set key.path=value` to a copy of the data; raise ConfigError for an invalid one.
 
     Values are YAML, or text if they are not valid YAML. An existing key that contains dots is
     matched as a whole; a new one must be quoted, unless it starts with one of `_DOTTED_KEYS`.
@@ -180,7 +180,7 @@ def apply_overrides(data: Mapping[str, Any], assignments: Iterable[str]) -> dict
     new_data: dict[str, Any] = map_values(data)
     for assignment in assignments:
         path, equals, text = _ASSIGNMENT.fullmatch(assignment).groups()  # type: ignore[union-attr]
-        if not equals or not path.strip():  # its text may be a secret, so omit it
+        if not equals or not path.strip():  # it may contain a secret, so it is not shown
             raise ConfigError("--set: key.path=value is expected")
         try:
             value = _load_yaml(text) if text else ""
@@ -193,29 +193,29 @@ def apply_overrides(data: Mapping[str, Any], assignments: Iterable[str]) -> dict
 
 
 def _set_value(section: dict[str, Any], path: str, value: Any) -> None:
-    remaining = path
-    if path.startswith(_SPARK_SECTION):  # the keys of the section `spark` have this prefix, too
-        is_full = path.startswith(2 * _SPARK_SECTION)
-        remaining = "'spark'." + (path[len(_SPARK_SECTION) :] if is_full else path)
+    remaining_path = path
+    if path.startswith(_SPARK_PREFIX):  # the keys of the section `spark` have this prefix, too
+        is_full = path.startswith(2 * _SPARK_PREFIX)
+        remaining_path = "'spark'." + (path[len(_SPARK_PREFIX) :] if is_full else path)
     while True:
-        if remaining.startswith(".") or remaining.endswith("."):
+        if remaining_path.startswith(".") or remaining_path.endswith("."):
             raise ConfigError(f"--set {path!r}: a key is missing next to a dot")
         matching_keys = [
             key
             for key, entry in section.items()
-            if remaining == key
-            or (remaining.startswith(f"{key}.") and (entry is None or isinstance(entry, dict)))
+            if remaining_path == key
+            or (remaining_path.startswith(f"{key}.") and (entry is None or isinstance(entry, dict)))
         ]
         if matching_keys:
             key = max(matching_keys, key=len)
-            remaining = remaining.removeprefix(key)[1:]
-        elif quoted := _QUOTED_KEY.match(remaining):
-            key, remaining = quoted[1] or quoted[2], remaining[quoted.end() :]
-        elif remaining.startswith(_DOTTED_KEYS):
-            key, remaining = remaining, ""
+            remaining_path = remaining_path.removeprefix(key)[1:]
+        elif quoted := _QUOTED_KEY.match(remaining_path):
+            key, remaining_path = quoted[1] or quoted[2], remaining_path[quoted.end() :]
+        elif remaining_path.startswith(_DOTTED_KEYS):
+            key, remaining_path = remaining_path, ""
         else:
-            key, _, remaining = remaining.partition(".")
-        if not remaining:
+            key, _, remaining_path = remaining_path.partition(".")
+        if not remaining_path:
             section[key] = value
             return
         if section.get(key) is None:
@@ -230,8 +230,8 @@ def fill_variables(
 ) -> tuple[Any, dict[KeyPath, str]]:
     """Substitute `${NAME}` and `${NAME:-default}` in all texts; `$${` is an escaped `${`.
 
-    Only a variable that is not set gets its default. Returns the data, and the original texts of
-    substituted values by path.
+    Only a variable that is not set gets its default; without one, raises ConfigError. Returns the
+    data, and the original texts of substituted values by path.
     """
     original_texts: dict[KeyPath, str] = {}
 

@@ -34,7 +34,7 @@ class CommitMetadata(NamedTuple):
 
     #: Spark settings for the commit; empty if metadata cannot be added.
     settings: dict[str, str]
-    #: Offset ranges in JSON; None if the offset log could not be read.
+    #: Offset ranges in JSON; None if the offset log could not be read, or without settings.
     ranges: str | None
 
 
@@ -52,7 +52,7 @@ class AuditTrail:
         self._has_warned = False
 
     def build_metadata(self, spark: SparkSession, query_id: str, batch: int) -> CommitMetadata:
-        """Return the available metadata for a batch's commit.
+        """Return the metadata for a batch's commit; if a part is missing, log a warning once.
 
         The setting omits the ranges, because Spark copies settings into each task and event.
         """
@@ -74,7 +74,7 @@ class AuditTrail:
                 self._offset_log = BatchRangeReader(folder)
             ranges = self._offset_log.read(batch)
             if ranges is None:
-                self._warn(f"offsets/{batch - 1} or offsets/{batch} is missing")
+                self._warn(f"the checkpoint lacks the start or the end of batch {batch}")
         return None if ranges is None else encode_ranges(ranges)
 
     def _warn(self, reason: str) -> None:

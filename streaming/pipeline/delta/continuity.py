@@ -15,7 +15,7 @@ from checkpoints.log_files import is_number
 from checkpoints.offset_log import LastBatches, read_last_batches
 from streaming.delta.transactions import NEW_CHECKPOINT, NO_BATCH, describe_mismatch, read_table_log
 from streaming.observe.checkpoint_files import HadoopFolder
-from streaming.pipeline.delta.sink_table import lost_table_error
+from streaming.pipeline.delta.sink_table import make_lost_table_error
 from streaming.pipeline.job_errors import TableError
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ def check_continuity(
     if writer.table_exists:
         _check_log(spark, writer, checkpoint, last_batches)
     elif last_batches.completed is not None:
-        raise lost_table_error(writer.table.title, checkpoint, last_batches.completed)
+        raise make_lost_table_error(writer.table.title, checkpoint, last_batches.completed)
 
 
 def check_sources(sources: Sequence[PlanSource], checkpoint: str, batches: LastBatches) -> None:
-    """Check that each topic of the checkpoint is still read by the source with the same number.
+    """Raise TableError if a source no longer reads the checkpoint's topics for its number.
 
     Spark assigns stored offsets to sources by number, regardless of topics. If two sources swap
     places, each gets the offsets of the other's topics. If two sources read the same topics, their
@@ -63,48 +63,48 @@ def check_sources(sources: Sequence[PlanSource], checkpoint: str, batches: LastB
             dropped_topics.append((topic, source))
     if dropped_topics:
         topic, source = dropped_topics[0]
-        accept_loss = "" if source is None else "set failOnDataLoss: false, "
+        loss_remedy = "" if source is None else "set failOnDataLoss: false, "
         raise TableError(
-            f"the checkpoint {checkpoint!r} has read topic {topic!r}, which no source reads any "
-            "more, so its unread records would be lost: add the topic to a source again, "
-            f"{accept_loss}or {NEW_CHECKPOINT}"
+            f"the checkpoint {checkpoint!r} has offsets of topic {topic!r}, which no source reads "
+            "any more, so its unread records would be lost: add the topic to a source again, "
+            f"{loss_remedy}or {NEW_CHECKPOINT}"
         )
     if has_moved_topics:
         raise TableError(_describe_source_order(checkpoint, topics))
 
 
-def _describe_source_order(checkpoint: str, topics: Sequence[tuple[int, str]]) -> str:
+def _describe_source_order(checkpoint: str, numbered_topics: Sequence[tuple[int, str]]) -> str:
     topics_by_number: dict[int, list[str]] = {}
-    for number, topic in sorted(topics):
+    for number, topic in sorted(numbered_topics):
         topics_by_number.setdefault(number, []).append(topic)
-    names = [" and ".join(map(repr, topics[:2])) for topics in topics_by_number.values()]
+    texts = [" and ".join(map(repr, names[:2])) for names in topics_by_number.values()]
     return (
         f"the sources of the query are not in the order of its checkpoint {checkpoint!r}: Spark "
         "distinguishes them only by their order, so topics would be read twice or skipped; put "
         f"the sources into FROM, JOIN, and UNION in this order of topics: "
-        f"{elide(names, 5, ', then ')}; or {NEW_CHECKPOINT}"
+        f"{elide(texts, 5, ', then ')}; or {NEW_CHECKPOINT}"
     )
 
 
 def _check_log(
     spark: SparkSession, writer: DeltaWriter, checkpoint: str, batches: LastBatches
 ) -> None:
-    table, query_id = writer.table.title, batches.query_id
-    # Merging the same records again changes nothing.
+    title, query_id = writer.table.title, batches.query_id
+    # Several upserts may merge the same records: the second merge changes nothing.
     may_be_shared = writer.sink.mode == "upsert" or writer.sink.shared
     if query_id is None and batches.completed is None and may_be_shared:
         return
     log = read_table_log(HadoopFolder(writer.table.find_location(spark), spark), query_id)
-    completed_batch = NO_BATCH if batches.completed is None else batches.completed
-    planned_batch = NO_BATCH if batches.planned is None else batches.planned.batch_id
+    last_completed = NO_BATCH if batches.completed is None else batches.completed
+    last_planned = NO_BATCH if batches.planned is None else batches.planned.batch_id
     if query_id is None:
         log = replace(log, batch=NO_BATCH)
-    mismatch = describe_mismatch(log, checkpoint, planned_batch, completed_batch)
+    mismatch = describe_mismatch(log, checkpoint, last_planned, last_completed)
     if mismatch is not None:
-        raise TableError(f"the table {table!r} {mismatch}")
-    if log.batch == NO_BATCH == completed_batch and log.other_query_id and not may_be_shared:
+        raise TableError(f"the table {title!r} {mismatch}")
+    if log.batch == NO_BATCH == last_completed and log.other_query_id and not may_be_shared:
         raise TableError(
-            f"the table {table!r} has rows of another query ({log.other_query_id}), and "
+            f"the table {title!r} has rows of another query ({log.other_query_id}), and "
             f"the checkpoint {checkpoint!r} is new, so rows could be written twice: use the "
             "other query's checkpoint or a new table, or set shared: true"
         )

@@ -86,9 +86,8 @@ class _ForeachBatch:
         self._writer.prepare(self._spark, sequenced_rows)
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        """Write a batch."""
-        context = batch.sparkSession.sparkContext
-        query_id = context.getLocalProperty("sql.streaming.queryId")
+        """Write a batch; raise JobError if it is not from the only query of the sink."""
+        query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         if self._query_id is None:
             self._check_and_set_query(query_id)
         elif query_id != self._query_id:

@@ -59,10 +59,10 @@ class OnceWriter:
         )
 
     def merge(
-        self, merge: DeltaMergeBuilder, execution: Any = None, ranges: str | None = None
+        self, merge_builder: DeltaMergeBuilder, execution: Any = None, ranges: str | None = None
     ) -> None:
         """Execute the merge of a batch; for `execution` and `ranges`, see `append`."""
-        builder: Any = merge
+        builder: Any = merge_builder
         self._write(
             builder._spark,
             builder.execute,
@@ -100,6 +100,6 @@ class OnceWriter:
     def finish(self) -> None:
         """Wait until the jar has written a log checkpoint that it has started in the background."""
         if self._jar_writer is not None:
-            with contextlib.suppress(Exception):  # Spark and its threads have ended
+            with contextlib.suppress(Exception):  # Spark and its threads may have ended
                 self._jar_writer.finish()
             self._jar_writer = None

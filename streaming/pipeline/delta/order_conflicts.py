@@ -64,13 +64,13 @@ _FUNCTION_NUMBERS = itertools.count()
 
 
 class OrderConflicts:
-    """Counts one sink's conflicts; `kafka_fields` are those of its table (`write_mode`)."""
+    """Counts one sink's conflicts; `kafka_fields` are its table's, or empty to count nothing."""
 
     def __init__(
-        self, spark: SparkSession, label: str, table: str, kafka_fields: tuple[str, ...]
+        self, spark: SparkSession, label: str, title: str, kafka_fields: tuple[str, ...]
     ) -> None:
         self._label = label
-        self._table = table
+        self._title = title
         jvm: Any = spark._jvm
         counter_class = jvm.io.assignorbridge.records.OrderConflicts
         is_available = not isinstance(counter_class, JavaPackage)
@@ -119,11 +119,11 @@ class OrderConflicts:
                 self._logged_counters.add(name)
                 conflict = message.format(count=pluralize(count, "record"), example=example)
                 log_format = "%s: batch %d for the table %r: %s; not logged again in this run"
-                _LOG.warning(log_format, self._label, batch, self._table, conflict)
+                _LOG.warning(log_format, self._label, batch, self._title, conflict)
 
 
 def _position_sql(prefix: str = "") -> str:
     """Return SQL for partition and offset, with the types that the jar's functions take."""
     fields = (("partition", "INT"), ("offset", "BIGINT"))
-    names = ((f"{prefix}{SEQUENCE}.{name}", sql_type) for name, sql_type in fields)
-    return ", ".join(f"coalesce(CAST({name} AS {sql_type}), -1)" for name, sql_type in names)
+    columns = ((f"{prefix}{SEQUENCE}.{name}", sql_type) for name, sql_type in fields)
+    return ", ".join(f"coalesce(CAST({name} AS {sql_type}), -1)" for name, sql_type in columns)

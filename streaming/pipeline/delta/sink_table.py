@@ -130,12 +130,12 @@ class Table(NamedTuple):
         """Raise TableError if the table's partitioning or clustering differs from the sink's."""
         if not sink.partition_by and not sink.cluster_by:
             return  # Delta's details take seconds in a new JVM
-        detail = self.open(spark).detail().collect()[0].asDict()
+        details = self.open(spark).detail().collect()[0].asDict()
         for key, columns, detail_key in (
             ("partition_by", sink.partition_by, "partitionColumns"),
             ("cluster_by", sink.cluster_by, "clusteringColumns"),
         ):
-            table_columns = tuple(map(unquote_name, detail.get(detail_key) or ()))
+            table_columns = tuple(map(unquote_name, details.get(detail_key) or ()))
             if columns and [c.lower() for c in table_columns] != [c.lower() for c in columns]:
                 raise TableError(
                     f"{key} is {', '.join(columns)}, but the table {self.title!r} has "
@@ -143,10 +143,10 @@ class Table(NamedTuple):
                 )
 
 
-def lost_table_error(name: str, checkpoint: str, completed_batch: int) -> TableError:
+def make_lost_table_error(title: str, checkpoint: str, completed_batch: int) -> TableError:
     """Return the error for a table that was removed after its query completed a batch."""
     return TableError(
-        f"the table {name!r} no longer exists, but the checkpoint {checkpoint!r} has "
+        f"the table {title!r} no longer exists, but the checkpoint {checkpoint!r} has "
         f"completed batch {completed_batch}, so its records are not read again: restore the table, "
         "or give the job a new checkpoint, which creates the table again"
     )
@@ -157,14 +157,14 @@ def _quote(value: str) -> str:
 
 
 def check_columns(
-    name: str, table_schema: StructType, row_schema: StructType, schema_evolution: bool
+    title: str, table_schema: StructType, row_schema: StructType, schema_evolution: bool
 ) -> None:
     """Raise TableError if rows do not fit a table, to which `schema_evolution` adds columns."""
     table_fields = {field.name.lower(): field for field in table_schema.fields}
     new_columns = [repr(x.name) for x in row_schema.fields if x.name.lower() not in table_fields]
     if new_columns and not schema_evolution:
         raise TableError(
-            f"the table {name!r} does not have the columns {elide(new_columns, 5)}: remove them "
+            f"the table {title!r} does not have the columns {elide(new_columns, 5)}: remove them "
             "from the rows, or set schema_evolution: on"
         )
     for field in row_schema.fields:
@@ -172,15 +172,16 @@ def check_columns(
         if table_field is None or _fits(table_field.dataType, field.dataType, schema_evolution):
             continue
         table_type, row_type = table_field.dataType, field.dataType
-        can_evolve = not schema_evolution and _fits(table_type, row_type, True)
-        remedy = "; schema_evolution: on adds fields" if can_evolve else ""
+        remedy = "cast it, or use a new table"
+        if not schema_evolution and _fits(table_type, row_type, True):
+            remedy = "set schema_evolution: on, which adds fields"
         types = [data_type.simpleString() for data_type in (table_type, row_type)]
-        problem = f"column {field.name!r} is {types[0]} in the table {name!r}, but {types[1]}"
-        raise TableError(f"{problem} in the rows{remedy}")
+        problem = f"column {field.name!r} is {types[0]} in the table {title!r}, but {types[1]}"
+        raise TableError(f"{problem} in the rows: {remedy}")
 
 
 def check_timestamps(
-    name: str, table_schema: StructType, row_schema: StructType, properties: Mapping[str, str]
+    title: str, table_schema: StructType, row_schema: StructType, properties: Mapping[str, str]
 ) -> None:
     """Raise TableError if rows add a first TIMESTAMP_NTZ column to a table without its feature.
 
@@ -191,7 +192,7 @@ def check_timestamps(
     is_new = is_used and not was_used
     if is_new and "delta.minReaderVersion" in properties and _NTZ_FEATURE not in properties:
         raise TableError(
-            f"the table {name!r} cannot have columns of type TIMESTAMP_NTZ yet: run ALTER TABLE "
+            f"the table {title!r} cannot have columns of type TIMESTAMP_NTZ yet: run ALTER TABLE "
             f"… SET TBLPROPERTIES ('{_NTZ_FEATURE}' = 'supported'), or use another type"
         )
 

@@ -68,7 +68,7 @@ def read_layout(
 
 
 def add_sequence(frame: DataFrame, sink: DeltaSink) -> DataFrame:
-    """Replace Kafka's struct with `_sequence` and a flag for deletes."""
+    """Replace Kafka's struct with `_sequence` and a delete flag; raise TableError if impossible."""
     normalize = get_name_normalizer(frame.sparkSession)
     reserved_names = [SEQUENCE, _DELETE, _RANK, *([DELETED] if sink.deletes == "mark" else [])]
     check_reserved_names(frame.columns, reserved_names, normalize)

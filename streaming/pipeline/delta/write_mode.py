@@ -63,7 +63,7 @@ def get_sink_mode(sink: DeltaSink) -> WriteMode:
     return WriteMode("upsert", sink.keys, sink.deletes, sink.sequence_by)
 
 
-def name_sequence_fields(columns: Iterable[str], reserved: Iterable[str]) -> list[str]:
+def name_sequence_fields(columns: Iterable[str], reserved_names: Iterable[str]) -> list[str]:
     """Name the fields of `_sequence` after their columns, with a `_` before a duplicate name.
 
     Delta ignores the case of names, whatever Spark's setting.
@@ -71,7 +71,7 @@ def name_sequence_fields(columns: Iterable[str], reserved: Iterable[str]) -> lis
     >>> name_sequence_fields(["seq", "Offset", "SEQ"], BY_OFFSET)
     ['seq', '_Offset', '_SEQ']
     """
-    used_names, fields = set(reserved), []
+    used_names, fields = set(reserved_names), []
     for column in columns:
         field = column
         while field.lower() in used_names:
@@ -95,8 +95,8 @@ def find_kafka_fields(sequence: DataType | None) -> tuple[str, ...]:
     return next((x for x in (BY_OFFSET, BY_TIMESTAMP) if names[-len(x) :] == x), ())
 
 
-def read_mode(properties: Mapping[str, str]) -> WriteMode | None:
-    """Read a table's mode; None if it is not recorded, TableError if its columns are invalid."""
+def parse_mode(properties: Mapping[str, str]) -> WriteMode | None:
+    """Parse a table's mode; None if it is not recorded, TableError if its columns are invalid."""
     mode = properties.get(_MODE)
     if mode is None:
         return None
@@ -113,13 +113,13 @@ def read_mode(properties: Mapping[str, str]) -> WriteMode | None:
     return WriteMode(mode, keys, properties.get(_DELETES), sequence_by)
 
 
-def infer_mode(table: StructType, user_columns: Iterable[str]) -> WriteMode:
+def infer_mode(table_schema: StructType, user_columns: Iterable[str]) -> WriteMode:
     """Infer from a table's columns how an older version wrote it.
 
     `user_columns` are the user's columns, whose names may equal those that an upsert adds.
     """
     user_names = {name.lower() for name in user_columns}
-    types: dict[str, Any] = {field.name.lower(): field.dataType for field in table.fields}
+    types: dict[str, Any] = {field.name.lower(): field.dataType for field in table_schema.fields}
     fields = getattr(types.get(SEQUENCE), "names", None)
     if fields is None or SEQUENCE in user_names:
         return WriteMode("append")
@@ -129,12 +129,12 @@ def infer_mode(table: StructType, user_columns: Iterable[str]) -> WriteMode:
 
 
 def check_same_mode(
-    table: str, old: WriteMode, new: WriteMode, fold: Callable[[str], str], *, is_inferred: bool
+    title: str, old: WriteMode, new: WriteMode, fold: Callable[[str], str], *, is_inferred: bool
 ) -> None:
     """Raise TableError if a sink would write a table in a different mode than before."""
     if is_inferred and (old.mode, new.mode) == ("append", "upsert"):
         raise TableError(
-            f"the table {table!r} was not created by an upsert (it has no column {SEQUENCE}), "
+            f"the table {title!r} was not created by an upsert (it has no column {SEQUENCE}), "
             f"so rows cannot be merged into it: {_NEW_TABLE}"
         )
     if is_inferred and new.sequence_by:  # `old` has the names of `_sequence` fields
@@ -148,7 +148,7 @@ def check_same_mode(
             continue
         texts = [x if isinstance(x, str) else ", ".join(x or ()) or "none" for x in values]
         raise TableError(
-            f"the table {table!r} was written with {name} {texts[0]}, but the job has {texts[1]}: "
+            f"the table {title!r} was written with {name} {texts[0]}, but the job has {texts[1]}: "
             f"set {name} back in the job, or {_NEW_TABLE}"
         )
 

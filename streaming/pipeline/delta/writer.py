@@ -25,7 +25,7 @@ from streaming.pipeline.delta.sink_table import (
     Table,
     check_columns,
     check_timestamps,
-    lost_table_error,
+    make_lost_table_error,
 )
 from streaming.pipeline.delta.upsert import UpsertLayout
 from streaming.pipeline.job_errors import JobError, TableError, drop_java_trace, summarize
@@ -47,7 +47,7 @@ _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _OPTIMIZE = "spark.databricks.delta.optimizeWrite.enabled"
 _BIN_SIZE = "spark.databricks.delta.optimizeWrite.binSize"
 _OPTIMIZE_PARTITIONS = "spark.databricks.delta.optimizeWrite.maxShufflePartitions"
-#: Settings for the maximum size of files that compaction merges, and that it writes (1 GB).
+#: Settings for the maximum size of files that compaction merges and writes (default: 1 GB).
 _COMPACTION_SETTINGS = (
     "spark.databricks.delta.optimize.minFileSize",
     "spark.databricks.delta.optimize.maxFileSize",
@@ -85,7 +85,7 @@ class DeltaWriter:
     ) -> None:
         self.sink = sink
         self.table = Table(sink.path, sink.table)
-        self.once = OnceWriter(self.table, label)
+        self.once_writer = OnceWriter(self.table, label)
         self._label = label
         self._checkpoint = checkpoint
         self._audit_trail = AuditTrail(label, checkpoint, redact)
@@ -126,7 +126,7 @@ class DeltaWriter:
         if table_schema is None:
             return
         properties = self.table.read_properties(spark)
-        old_mode = write_mode.read_mode(properties)
+        old_mode = write_mode.parse_mode(properties)
         self._is_of_older_version = old_mode is None
         write_mode.check_same_mode(
             self.table.title,
@@ -209,16 +209,16 @@ class DeltaWriter:
             return None
         if number == 0 or self._checkpoint is None:
             return TableError(f"the table {self.table.title!r} was removed: run the job again")
-        return lost_table_error(self.table.title, self._checkpoint, number - 1)
+        return make_lost_table_error(self.table.title, self._checkpoint, number - 1)
 
     def _is_being_stopped(self) -> bool:
-        with contextlib.suppress(Exception):  # Spark has ended
+        with contextlib.suppress(Exception):  # Spark may have ended
             return self._stream is not None and not self._stream.isActive
         return False
 
     def finish(self) -> None:
         """Wait for background writes after the query has ended."""
-        self.once.finish()
+        self.once_writer.finish()
 
     def _write(self, batch: DataFrame, number: int) -> None:
         """Write a batch once.
@@ -238,9 +238,9 @@ class DeltaWriter:
                 self._merge(batch, number, metadata.ranges)
             else:
                 options = {"execution": self._get_execution(), "ranges": metadata.ranges}
-                self.once.append(batch, evolve=self.sink.schema_evolution, **options)
-        interval = self.sink.compact_every
-        if interval is not None and (number + 1) % interval == 0:  # 4
+                self.once_writer.append(batch, evolve=self.sink.schema_evolution, **options)
+        compact_every = self.sink.compact_every
+        if compact_every is not None and (number + 1) % compact_every == 0:  # 4
             self._compact(spark)
 
     def _merge(self, batch: DataFrame, number: int, ranges: str | None) -> None:
@@ -253,7 +253,7 @@ class DeltaWriter:
         rows = upsert.keep_newest(batch, sink, self._layout, batch_condition)
         merge_condition = conflicts.build_merge_condition()
         merge = upsert.build_merge(self.table.open(spark), rows, sink, merge_condition)
-        self.once.merge(merge, self._get_execution(), ranges)
+        self.once_writer.merge(merge, self._get_execution(), ranges)
         conflicts.log_conflicts(number)
 
     def _reset_counts(self) -> None:
@@ -267,8 +267,8 @@ class DeltaWriter:
     def _get_execution(self) -> Any:
         """Return Spark's execution of the batch; None if it is unknown or not exposed."""
         with contextlib.suppress(Exception):
-            query = self._stream
-            return query._jsq.streamingQuery().lastExecution() if query else None
+            stream = self._stream
+            return stream._jsq.streamingQuery().lastExecution() if stream else None
         self._stream = None  # the commits then have no counts
         return None
 
@@ -283,10 +283,10 @@ class DeltaWriter:
 
     def _build_compaction_settings(self, spark: SparkSession) -> dict[str, str]:
         """Return Delta settings for the sink's file size, except those that the user has set."""
-        size = self.sink.target_file_bytes
-        if size is None:
+        file_bytes = self.sink.target_file_bytes
+        if file_bytes is None:
             return {}
-        return {key: str(size) for key in _COMPACTION_SETTINGS if spark.conf.get(key, None) is None}
+        return {k: str(file_bytes) for k in _COMPACTION_SETTINGS if spark.conf.get(k, None) is None}
 
     def _build_batch_settings(self, spark: SparkSession, number: int) -> dict[str, str]:
         """Return Spark's settings for one write.
@@ -310,10 +310,10 @@ class DeltaWriter:
 
 
 @contextlib.contextmanager
-def _override_settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
+def _override_settings(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
     """Change Spark settings for one write, in the session that Spark cloned for the query."""
-    old_values = {key: spark.conf.get(key, None) for key in values}
-    for key, value in values.items():
+    old_values = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
         spark.conf.set(key, value)
     try:
         yield

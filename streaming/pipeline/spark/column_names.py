@@ -70,7 +70,7 @@ def unquote_name(name: str) -> str:
 
 
 def check_reserved_names(
-    names: Iterable[str], reserved: Iterable[str], normalize: Callable[[str], str]
+    names: Iterable[str], reserved_names: Iterable[str], normalize: Callable[[str], str]
 ) -> None:
     """Raise ValueError if Spark would treat a name as equal to a reserved name.
 
@@ -79,7 +79,7 @@ def check_reserved_names(
     ValueError: the column '_Kafka' has a reserved name: use another
     """
     for name in names:
-        if normalize(name) in map(normalize, reserved):
+        if normalize(name) in map(normalize, reserved_names):
             raise ValueError(f"the column {name!r} has a reserved name: use another")
 
 

@@ -73,8 +73,8 @@ def parse_json(
 
     The result has the type `target`, by default `schema`.
     """
-    checked = _call_jar("JsonRecords", "check", value, schema.json(), dict(options))
-    return f.from_json(checked.cast("string"), target or schema, {**options})
+    checked_value = _call_jar("JsonRecords", "check", value, schema.json(), dict(options))
+    return f.from_json(checked_value.cast("string"), target or schema, {**options})
 
 
 def _call_jar(name: str, method: str, column: Column, *arguments: object) -> Column:
@@ -167,8 +167,8 @@ def _build_avro_parser(records: Records, schema_text: str) -> RecordParser:
             f"the session has no Avro functions: add {avro_coordinate()} to spark.jars.packages"
         ) from None
     # Only Spark knows the columns of an Avro schema, so take them from an empty frame.
-    empty = SparkSession.active().createDataFrame([], "value BINARY").select(parsed.alias("p"))
-    marked_schema: Any = empty.schema["p"].dataType  # a struct, because the schema is a record
+    frame = SparkSession.active().createDataFrame([], "value BINARY").select(parsed.alias("p"))
+    marked_schema: Any = frame.schema["p"].dataType  # a struct, because the schema is a record
     schema = StructType([field for field in marked_schema.fields if field.name != AVRO_MARKER])
     values = [f.col(f"{PARSED}.{quote_name(name)}") for name in schema.fieldNames()]
     failed = f.col(PARSED).isNull() | f.col(f"{PARSED}.{AVRO_MARKER}").isNull()

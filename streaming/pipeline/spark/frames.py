@@ -30,19 +30,19 @@ _KAFKA_KEY_IN_SQL = re.compile(rf"\b{KAFKA}`?\s*\.\s*(?:`?key\b|\*)", re.IGNOREC
 _TOMBSTONE = "__tombstone"
 
 
-def build_sink_frame(spark: SparkSession, loaded: LoadedJob, sink: Sink) -> DataFrame:
+def build_sink_frame(spark: SparkSession, loaded_job: LoadedJob, sink: Sink) -> DataFrame:
     """Build the frame of one sink; its views are registered temporarily."""
-    job = loaded.job
+    job = loaded_job.job
     upserts = collect_upserts(job, [sink])
     views: dict[str, DataFrame] = {}
     with _preserve_user_views(spark, [*job.all_sources, *job.all_transforms]):
         for name, source in job.all_sources.items():
-            rows = _open_and_parse(spark, loaded, name, upserts=upserts).rows
-            with loaded.wrap_errors(job.locate("source", name)):
+            rows = _open_and_parse(spark, loaded_job, name, upserts=upserts).rows
+            with loaded_job.wrap_errors(job.locate("source", name)):
                 views[name] = _apply_watermark_and_dedupe(rows, source, has_deletes=bool(upserts))
             views[name].createOrReplaceTempView(name)
         for name in job.all_transforms:
-            views[name] = _apply_transform(spark, loaded, name, views)
+            views[name] = _apply_transform(spark, loaded_job, name, views)
             views[name].createOrReplaceTempView(name)
     return views[job.find_view(sink)]
 
@@ -74,31 +74,34 @@ def collect_upserts(job: Job, sinks: Sequence[Sink]) -> list[Upsert]:
     ]
 
 
-def build_bad_records(spark: SparkSession, loaded: LoadedJob, name: str, target: Sink) -> DataFrame:
+def build_bad_records(
+    spark: SparkSession, loaded_job: LoadedJob, source_name: str, target: Sink
+) -> DataFrame:
     """Return a source's bad records; a topic gets only their keys and values."""
-    job = loaded.job
-    sinks = [sink for sink in job.all_sinks.values() if name in job.find_sources(sink)]
-    bad_records = _open_and_parse(spark, loaded, name, upserts=collect_upserts(job, sinks)).bad
+    job = loaded_job.job
+    sinks = [sink for sink in job.all_sinks.values() if source_name in job.find_sources(sink)]
+    upserts = collect_upserts(job, sinks)
+    bad_records = _open_and_parse(spark, loaded_job, source_name, upserts=upserts).bad_records
     columns = ("topic", "partition", "offset", "timestamp", "key", "value", REASON)
     return bad_records.select(*(columns if isinstance(target, DeltaSink) else ("key", "value")))
 
 
 def _open_and_parse(
-    spark: SparkSession, loaded: LoadedJob, name: str, *, upserts: Sequence[Upsert]
+    spark: SparkSession, loaded_job: LoadedJob, source_name: str, *, upserts: Sequence[Upsert]
 ) -> ParsedRows:
-    job = loaded.job
-    source = job.all_sources[name]
+    job = loaded_job.job
+    source = job.all_sources[source_name]
     options = job.merge_kafka_options(source.spark_options)
     reader = spark.readStream.format("kafka").options(**options)
     session_strategy = spark.conf.get(_SESSION_STRATEGY, None)
     assignor = source.get_assignor(session_has_one=bool(session_strategy))
     if assignor is not None:
         reader = reader.option("assignor", assignor)
-    with loaded.wrap_errors(job.locate("source", name)):
+    with loaded_job.wrap_errors(job.locate("source", source_name)):
         frame = reader.load()
-    with loaded.wrap_errors(job.locate("source", name, "records")):
-        schema = read_schema(loaded, name)
-        return parse(frame, name, source.records, schema, upserts=upserts)
+    with loaded_job.wrap_errors(job.locate("source", source_name, "records")):
+        schema_text = read_schema(loaded_job, source_name)
+        return parse(frame, source_name, source.records, schema_text, upserts=upserts)
 
 
 def _apply_watermark_and_dedupe(rows: DataFrame, source: Source, *, has_deletes: bool) -> DataFrame:
@@ -122,23 +125,23 @@ def _apply_watermark_and_dedupe(rows: DataFrame, source: Source, *, has_deletes:
 
 
 def _apply_transform(
-    spark: SparkSession, loaded: LoadedJob, name: str, views: dict[str, DataFrame]
+    spark: SparkSession, loaded_job: LoadedJob, transform_name: str, views: dict[str, DataFrame]
 ) -> DataFrame:
-    transform = loaded.job.all_transforms[name]
+    transform = loaded_job.job.all_transforms[transform_name]
     if transform.sql is not None:
-        with loaded.wrap_errors(loaded.job.locate("transform", name, "sql")):
+        with loaded_job.wrap_errors(loaded_job.job.locate("transform", transform_name, "sql")):
             return spark.sql(transform.sql)
-    function = import_function(loaded, name)
-    [view] = loaded.job.list_inputs(name)
-    key_path = loaded.job.locate("transform", name, "python")
+    function = import_function(loaded_job, transform_name)
+    [view] = loaded_job.job.list_inputs(transform_name)
+    key_path = loaded_job.job.locate("transform", transform_name, "python")
     try:
         result: Any = function(views[view])
     except Exception as error:
         message = f"{transform.python} raised {type(error).__name__}: {summarize(error)}"
-        raise loaded.make_error(key_path, message) from error
+        raise loaded_job.make_error(key_path, message) from error
     if not hasattr(result, "writeStream"):
         message = f"{transform.python} returned {type(result).__name__}, not a DataFrame"
-        raise loaded.make_error(key_path, message)
+        raise loaded_job.make_error(key_path, message)
     frame: DataFrame = result
     return frame
 

@@ -28,13 +28,14 @@ _LOCK_FILE = ".assignor.lock"
 _NEW_SUFFIX = ".new"
 
 
-def check_writable(spark: SparkSession, loaded: LoadedJob) -> None:
-    """Check that the job can write to its folders, by writing and deleting a small file."""
-    job = loaded.job
+def check_writable(spark: SparkSession, loaded_job: LoadedJob) -> None:
+    """Raise JobError if the job cannot write and delete a small file in one of its folders."""
+    job = loaded_job.job
     folders = [(key_path, "table", table.path) for key_path, table in job.tables]
     for key_path, noun, path in [*folders, ("checkpoint", "folder", job.checkpoint)]:
         if path is not None:
-            with loaded.wrap_errors(key_path, JobError, f"the {noun} {path!r} cannot be written: "):
+            prefix = f"the {noun} {path!r} cannot be written: "
+            with loaded_job.wrap_errors(key_path, JobError, prefix):
                 _try_to_write(spark, path)
 
 
@@ -101,19 +102,19 @@ class JobLock:
     """
 
     #: The locks of this process, by folder.
-    _locks: ClassVar[dict[Path, JobLock]] = {}
+    _lock_by_folder: ClassVar[dict[Path, JobLock]] = {}
 
     def __init__(self, folder: Path, descriptor: int) -> None:
         self._folder = folder
         self._descriptor = descriptor
         #: Whether the job still runs; the user may have stopped its queries directly.
         self.is_in_use: Callable[[], bool] = lambda: True
-        self._locks[folder] = self
+        self._lock_by_folder[folder] = self
 
     def release(self) -> None:
         """Release the lock, so that another run can start."""
-        if self._locks.get(self._folder) is self:
-            del self._locks[self._folder]
+        if self._lock_by_folder.get(self._folder) is self:
+            del self._lock_by_folder[self._folder]
             os.close(self._descriptor)
 
 
@@ -126,7 +127,7 @@ def lock_folder(checkpoint: str) -> JobLock | None:
     if folder is None:
         return None
     folder = folder.resolve()
-    old_lock = JobLock._locks.get(folder)
+    old_lock = JobLock._lock_by_folder.get(folder)
     if old_lock is not None and not old_lock.is_in_use():
         old_lock.release()
     try:

@@ -90,10 +90,10 @@ def check_master(master: str) -> None:
         raise ConfigError(f"spark.master: {error}") from None
 
 
-def start_session(job: Job, starting: AbstractContextManager[None] | None = None) -> SparkSession:
+def start_session(job: Job, startup: AbstractContextManager[None] | None = None) -> SparkSession:
     """Start Spark for a job, or return the session of `spark-submit`.
 
-    `starting` is a context that is entered only while the JVM starts.
+    `startup` is a context that is entered only while the JVM starts.
     """
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
@@ -118,8 +118,8 @@ def start_session(job: Job, starting: AbstractContextManager[None] | None = None
         master = job.spark.get("spark.master") or operator_conf.get("spark.master", "local")
         if master.startswith("local"):
             # The builder's settings override the operator's.
-            local = {k: v for k, v in _LOCAL_SETTINGS.items() if k not in operator_conf}
-            settings = {**local, **settings}
+            local_settings = {k: v for k, v in _LOCAL_SETTINGS.items() if k not in operator_conf}
+            settings = {**local_settings, **settings}
         check_master(master)
         if any(table.table for _, table in job.tables):
             settings = {**_PERSISTENT_CATALOG, **settings}
@@ -128,7 +128,7 @@ def start_session(job: Job, starting: AbstractContextManager[None] | None = None
         builder = builder.config(key, value)
     packages += list_packages(job)
     builder = configure_spark(builder.config(_PACKAGES, ",".join(packages)))
-    with starting or contextlib.nullcontext():
+    with startup or contextlib.nullcontext():
         options: dict[str, Any] = builder._options
         # All users of the machine can read the JVM's command line.
         public_options = {key: v for key, v in options.items() if not _is_secret(key, v)}
@@ -172,10 +172,10 @@ def _join_extensions(job: Job, operator_conf: Mapping[str, str]) -> str:
 
 def _get_code_cache_conf(job: Job, operator_conf: Mapping[str, str]) -> dict[str, str]:
     """Return a code cache size with room for each merge, unless the operator has set one."""
-    merges = sum(table.mode == "upsert" for _, table in job.tables)
-    if not merges or _CODE_CACHE_SIZE in operator_conf:
+    merge_count = sum(table.mode == "upsert" for _, table in job.tables)
+    if not merge_count or _CODE_CACHE_SIZE in operator_conf:
         return {}
-    return {_CODE_CACHE_SIZE: f"{_CACHED_CLASSES_PER_MERGE * (1 + merges)}"}
+    return {_CODE_CACHE_SIZE: f"{_CACHED_CLASSES_PER_MERGE * (1 + merge_count)}"}
 
 
 def _get_redaction_conf(operator_conf: Mapping[str, str]) -> dict[str, str]:

@@ -43,7 +43,7 @@ class ParsedRows(NamedTuple):
     #: The good rows; with `bad_records: fail`, reading them fails at the first bad record.
     rows: DataFrame
     #: Kafka's columns of the bad records, and `REASON`. The format `raw` has no bad records.
-    bad: DataFrame
+    bad_records: DataFrame
 
 
 class Upsert(NamedTuple):
@@ -54,30 +54,19 @@ class Upsert(NamedTuple):
     set_by_transform: bool
 
 
-#: For a source that no upsert writes.
+#: Used for a source whose rows no upsert writes.
 _NO_UPSERT = Upsert((), set_by_transform=True)
 
 
 def parse(
-    frame: DataFrame, name: str, records: Records, schema: str, *, upserts: Sequence[Upsert]
+    frame: DataFrame, name: str, records: Records, schema_text: str, *, upserts: Sequence[Upsert]
 ) -> ParsedRows:
-    """Parse the records of a source.
+    """Parse the records of a source, in a frame with the columns of Kafka's source.
 
-    Parameters
-    ----------
-    frame
-        Rows with Kafka's columns.
-    name
-        Name of the source, for messages and the observed metrics.
-    records, schema
-        The source's record settings, and the text of the schema.
-    upserts
-        The upserts that write the rows; without any, only the format `raw` keeps tombstones.
+    `name` is the source's name, for messages and the observed metrics. `upserts` write the rows;
+    without any, only the format `raw` keeps tombstones.
 
-    Raises
-    ------
-    ValueError
-        If the schema or the key's schema is invalid, or a column has a reserved name.
+    Raises ValueError if the schema or the key's schema is invalid, or a column has a reserved name.
     """
     tombstone = f.col("value").isNull()
     if records.format == "raw":
@@ -86,7 +75,7 @@ def parse(
     if records.format == "json":
         tombstone = tombstone | (f.trim(f.col("value").cast("string")) == "null")
     normalize = get_name_normalizer(frame.sparkSession)
-    parser = make_parser(records, schema)
+    parser = make_parser(records, schema_text)
     fields = parser.schema.fields
     key_columns_per_upsert = [
         _build_key_columns(records, parser.schema, upsert.keys, normalize)
@@ -113,8 +102,8 @@ def parse(
             *build_checksum_columns(),
         )
     )
-    fails = records.bad_records == "fail"
-    good_rows = marked_rows.where(_fail_on_bad_record(name, records) if fails else f"NOT {_BAD}")
+    is_fatal = records.bad_records == "fail"
+    good_rows = marked_rows.where(_fail_on_bad_record(name, records) if is_fatal else f"NOT {_BAD}")
     if not upserts:
         good_rows = good_rows.where(f"NOT {KAFKA}.tombstone")
     columns = []
@@ -131,7 +120,7 @@ def parse(
 
 
 def _build_reason(records: Records, parser: RecordParser, is_tombstone: Column) -> Column:
-    """Return the expression of why a record is bad; its text has column names, but no values."""
+    """Return the reason why a record is bad, as text with column names, but no values."""
     text = f.col("value").cast("string")
     unreadable_names, missing_names = [], []
     for field, value in zip(parser.schema.fields, parser.values, strict=True):
@@ -180,10 +169,10 @@ def _fail_on_bad_record(name: str, records: Records) -> Column:
             "'records.key', or set the key columns from _kafka.key in a transform"
         ),
     ).otherwise(f.lit(f" cannot be read as {records.format} with the schema"))
-    source = f.lit(f"source '{name}': the record at ")
+    prefix = f.lit(f"source '{name}': the record at ")
     position = format_position("topic", "partition", "offset")
     remedy = f.lit("; to continue without such records set bad_records: drop or dead_letter")
-    message = f.concat(source, position, problem, remedy)
+    message = f.concat(prefix, position, problem, remedy)
     return f.when(f.col(_BAD), f.raise_error(message).cast("boolean")).otherwise(True)
 
 

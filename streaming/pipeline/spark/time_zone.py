@@ -49,7 +49,7 @@ def use_default_time_zone(spark: SparkSession, job: Job) -> str | None:
 
 
 def record_time_zone(spark: SparkSession, job: Job) -> None:
-    """Record the session's zone in a new checkpoint; warn if earlier runs had other zone rules."""
+    """Record the session's zone if none is recorded; warn if the recorded one has other rules."""
     if job.checkpoint is None:
         return
     zone = str(spark.conf.get(TIME_ZONE))

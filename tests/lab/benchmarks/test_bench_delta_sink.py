@@ -201,7 +201,7 @@ def ours(
     rows: DataFrame, sink: DeltaSink, checkpoint: str, misfit: str | None = None
 ) -> StreamingQuery:
     writer = DeltaWriter(sink, "sink")
-    writer.once.unsupported_reason = misfit
+    writer.once_writer.unsupported_reason = misfit
     query = started(rows.writeStream.foreachBatch(writer), checkpoint)
     writer.set_query(query.id)
     return query

@@ -214,7 +214,7 @@ def test_malformed_commit_infos_raise_nothing(tmp_path: Path):
     commits = [[{"commitInfo": info}] for info in (other, exact, back)]
     assert details_by_kind(audit_commits(tmp_path, *commits)) == {
         "count-mismatch": "version 2 reports 2 files in its metrics, but adds 0",
-        "no-batch": "4 commits",
+        "no-batch": "none in 4 commits",
     }
 
 

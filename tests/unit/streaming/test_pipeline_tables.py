@@ -43,7 +43,7 @@ from streaming.pipeline.delta.write_mode import (
     find_kafka_fields,
     get_sink_mode,
     infer_mode,
-    read_mode,
+    parse_mode,
 )
 from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.job_errors import ConfigError, JobError, TableError
@@ -137,7 +137,7 @@ def test_a_column_without_its_table_feature_is_refused_before_the_start(rows, fe
     ],
 )  # fmt: skip
 def test_a_table_written_in_another_mode_is_refused(now, message):
-    before = read_mode(UPSERT.to_properties())
+    before = parse_mode(UPSERT.to_properties())
     assert before == UPSERT
     if message is None:
         check_same_mode("t", before, now, str.lower, is_inferred=False)
@@ -154,10 +154,10 @@ def test_keys_are_case_sensitive_if_spark_is():
 
 
 def test_invalid_table_properties_are_an_error():
-    assert read_mode({"delta.appendOnly": "false"}) is None
+    assert parse_mode({"delta.appendOnly": "false"}) is None
     for text in ("id", "1", '{"id": 1}', "[1]"):
         with pytest.raises(TableError, match=r"assignor\.keys"):
-            read_mode({"assignor.mode": "upsert", "assignor.keys": text})
+            parse_mode({"assignor.mode": "upsert", "assignor.keys": text})
 
 
 def test_the_mode_of_an_older_table_is_inferred_from_its_columns():
@@ -528,7 +528,7 @@ def test_an_older_table_is_written_even_if_its_properties_cannot_be_set(monkeypa
         pytest.param([{"subscribe": "a,b,c"}], "not in the order", id="a source fewer"),
         pytest.param(
             [{"subscribe": "z"}, {"subscribe": "b,c"}],
-            "has read topic 'a', which no source reads any more.* set failOnDataLoss: false, or ",
+            "has offsets of topic 'a', which no source reads any more.* failOnDataLoss: false, or ",
             id="a renamed topic",
         ),
         pytest.param([{"subscribe": "a"}, {}], None, id="no source of Kafka's"),
