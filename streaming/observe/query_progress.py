@@ -61,8 +61,8 @@ class SourceProgress:
     @property
     def unread(self) -> dict[Partition, int]:
         """Unread offsets after the batch, by partition; empty if not measured."""
-        ends = self.end.items()
-        return {tp: max(0, self.log_ends[tp] - end) for tp, end in ends if tp in self.log_ends}
+        batch_ends, log_ends = self.end.items(), self.log_ends
+        return {tp: max(0, log_ends[tp] - end) for tp, end in batch_ends if tp in log_ends}
 
     @property
     def lag(self) -> Offsets:
@@ -75,12 +75,12 @@ class SourceProgress:
     @property
     def held_back(self) -> dict[Partition, int]:
         """Offsets that a limit left for later batches, by partition, if known."""
-        ends = self.end.items()
-        return {tp: max(0, self.latest[tp] - end) for tp, end in ends if tp in self.latest}
+        batch_ends, latest = self.end.items(), self.latest
+        return {tp: max(0, latest[tp] - end) for tp, end in batch_ends if tp in latest}
 
     @property
     def waiting(self) -> dict[Partition, int]:
-        """Unread offsets at the start, or only those read, by partition; empty if unknown."""
+        """Unread offsets at the start, or those read if `latest` is unknown; empty if unknown."""
         latest, begin = self.latest or self.end, self.begin
         return {tp: max(0, end - begin.get(tp, 0)) for tp, end in latest.items()} if begin else {}
 
@@ -112,7 +112,7 @@ class BatchProgress:
     run_id: str
     name: str | None
     batch: int
-    #: Start of the trigger, in seconds since 1970, as is `watermark_s`.
+    #: Start of the trigger, in seconds since 1970.
     timestamp_s: float
     rows: int
     #: In rows per second.
@@ -120,6 +120,7 @@ class BatchProgress:
     processing_rate: float | None
     #: Seconds by phase, with Spark's phase names.
     durations_s: Mapping[str, float]
+    #: Event-time watermark in seconds since 1970; None if there is none.
     watermark_s: float | None
     state_rows: int
     state_bytes: int
@@ -132,12 +133,12 @@ class BatchProgress:
 
     @property
     def seconds(self) -> float:
-        """Duration from the trigger to the commit."""
+        """Duration from the trigger to the commit; 0 if unknown."""
         return self.durations_s.get("triggerExecution", 0.0)
 
     @property
     def has_data(self) -> bool:
-        """Whether the batch has data; the events of an idle query repeat it without data."""
+        """Whether the batch has data; the events of an idle query have none."""
         return self.rows > 0 or any(source.has_data for source in self.sources)
 
 
@@ -191,14 +192,15 @@ def parse_offsets(value: Any) -> dict[Partition, int] | None:
     """Flatten `{topic: {partition: offset}}` or its JSON text; return None for anything else."""
     try:
         topics = json.loads(value) if isinstance(value, str) else value
-        result = {
+        offset_by_partition = {
             Partition(str(topic), int(number)): int(offset)
             for topic, offsets in topics.items()
             for number, offset in offsets.items()
         }
     except (AttributeError, TypeError, ValueError, ArithmeticError, RecursionError):
         return None
-    return result if all(abs(offset) <= MAX_OFFSET for offset in result.values()) else None
+    is_valid = all(abs(offset) <= MAX_OFFSET for offset in offset_by_partition.values())
+    return offset_by_partition if is_valid else None
 
 
 def _parse_watermark(event_time: Mapping[str, str]) -> float | None:

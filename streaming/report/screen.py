@@ -207,11 +207,11 @@ def _make_batch_table(snapshot: LiveFigures) -> Table:
 
 def _make_planner_lines(metrics: QueryMetrics | None) -> list[RenderableType]:
     """Return lines with the planner's metrics, a few per source."""
-    if metrics is None or not metrics.sources:
+    if metrics is None or not metrics.values_by_source:
         return []
     lines: list[RenderableType] = [""]
-    for source, values in sorted(metrics.sources.items()):
-        source_text = f" of source {source}" if len(metrics.sources) > 1 else ""
+    for source, values in sorted(metrics.values_by_source.items()):
+        source_text = f" of source {source}" if len(metrics.values_by_source) > 1 else ""
         for name, figures in _FIGURES.items():
             figure_texts = [words.format(values[key]) for key, words in figures if key in values]
             if name == "assignor":
