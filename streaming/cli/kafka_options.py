@@ -14,7 +14,7 @@ from streaming.kafka.brokers import Brokers
 from streaming.kafka.java_properties import parse_properties
 from streaming.kafka.servers import parse_servers
 from streaming.kafka.settings import SettingsError
-from streaming.lag.positions import list_checkpoint_positions, fetch_group_positions
+from streaming.lag.positions import fetch_group_positions, list_checkpoint_positions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -91,7 +91,7 @@ class RunFigures:
 
     @property
     def read_seconds(self) -> float:
-        """Median time from the start of the first reading task to the end of the last one; 0 without tasks."""
+        """Median time from the start of the first to the end of the last reading task, or 0."""
         batch_tasks = [batch.tasks for batch in self.measured_batches if batch.tasks]
         spans = [max(task.start_s + task.seconds for task in tasks) for tasks in batch_tasks]
         return statistics.median(spans) if spans else 0.0

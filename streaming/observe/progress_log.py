@@ -56,7 +56,7 @@ def make_end_line(query_id: str, run_id: str, error: str | None) -> dict[str, An
 
 
 def find_error_line(text: str) -> str:
-    """Return the line with the error: of a Python traceback, else the first line; "" if blank.
+    """Return the exception of a Python traceback, else the first line; "" for a blank text.
 
     >>> lines = ["E: Traceback (most recent call last):", " File", "ValueError: too big"]
     >>> find_error_line(chr(10).join([*lines, "", chr(9) + "at some.Java"]))

@@ -55,10 +55,10 @@ def _result_to_json(result: MappingResult, spark_seconds: float) -> dict[str, ob
         "name": result.name,
         "timesIdeal": round(result.times_ideal, 6),
         "regret": round(result.times_ideal - 1, 6),
-        "regretSeconds": round(result.regret_seconds, 9),
+        "regretSeconds": round(result.mean_regret_seconds, 9),
         "worstTimesIdeal": round(1 + result.worst_regret_share, 6),
-        "tasks": round(result.tasks, 2),
-        "movedPartitions": round(result.moved_partitions, 3),
+        "tasks": round(result.mean_tasks, 2),
+        "movedPartitions": round(result.mean_moved_partitions, 3),
         "movedShare": round(result.moved_share, 6),
         "timeRatio": round(result.seconds / spark_seconds, 6) if spark_seconds else None,
     }
@@ -94,11 +94,11 @@ def write_summary(replay: Replay) -> str:
 def describe_regret(replay: Replay) -> str:
     """Describe the regret (time above the best in hindsight) and its planned share; "" if none."""
     result = replay.find(ITSELF) or replay.find(LAG_AWARE_STICKY)
-    if result is None or result.regret_seconds < _ROUNDING_S:
+    if result is None or result.mean_regret_seconds < _ROUNDING_S:
         return ""
     worst_batch = max(result.batches, key=lambda p: p.regret_share)
     accepted_s = sum((p.planned_imbalance or 0.0) * p.bound_seconds for p in result.batches)
-    total_regret_s = result.regret_seconds * len(result.batches)
+    total_regret_s = result.mean_regret_seconds * len(result.batches)
     accepted_clause = ""
     if result.name != ITSELF:
         share = f"{min(1.0, accepted_s / total_regret_s):.0%}"
@@ -106,7 +106,7 @@ def describe_regret(replay: Replay) -> str:
         remainder_clause = ", and the remainder was not predicted" * (share != "100%")
         accepted_clause = f"; the plans accepted {accepted_text}{remainder_clause}"
     return (
-        f"Regret of {result.name}: {format_seconds(result.regret_seconds)} a batch "
+        f"Regret of {result.name}: {format_seconds(result.mean_regret_seconds)} a batch "
         f"({result.times_ideal - 1:.1%}) above the best time in hindsight, at most "
         f"{worst_batch.regret_share:.1%} (batch {worst_batch.batch}){accepted_clause}"
     )
@@ -145,7 +145,7 @@ def _describe_alternative(replay: Replay, assignor: MappingResult) -> str:
     fastest = min(alternatives, key=lambda m: m.seconds)
     return (
         f". Spark's own {fastest.name} would take {fastest.times_ideal:.2f} times the ideal, with "
-        f"{fastest.tasks:.0f} tasks per batch and {_describe_moves(fastest)}"
+        f"{fastest.mean_tasks:.0f} tasks per batch and {_describe_moves(fastest)}"
     )
 
 

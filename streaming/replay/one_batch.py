@@ -16,7 +16,7 @@ from assignor_bridge.planner.plan import plan_step
 from assignor_bridge.planner.table import load_table
 from streaming.observe.words import describe_tail_reader, format_seconds
 from streaming.replay.plan_log import name_executor
-from streaming.simulator.play import is_sparks
+from streaming.simulator.play import is_spark_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -147,7 +147,7 @@ def _plan_again(
     for name in names:
         if matches == len(kept_batch.readers):
             break
-        if is_sparks(name):
+        if is_spark_mapping(name):
             continue
         settings = replace(kept_batch.batch.settings, assignors=(name,))
         try:

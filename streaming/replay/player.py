@@ -18,7 +18,7 @@ from assignor_bridge.errors import AssignorError
 from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.replay.replayed import EVERYTHING, ITSELF, Replay
 from streaming.replay.traffic import PRICE_PER_GB
-from streaming.simulator.play import SimulatedQuery, is_sparks
+from streaming.simulator.play import SimulatedQuery, is_spark_mapping
 from streaming.simulator.results import MappingResult
 from streaming.simulator.scenario import Scenario, SimulatedBatch
 
@@ -70,7 +70,7 @@ def replay(
         number_options = {f"assignor.{key}": str(number) for key, number in numbers.items()}
         all_options = {**(options or {}), **number_options}
         query = SimulatedQuery(name, scenario, all_options, find, cluster.locality_wait_s)
-        return _play(query, leader_batches if is_sparks(name) else simulated_batches)
+        return _play(query, leader_batches if is_spark_mapping(name) else simulated_batches)
 
     own_results, wait_s = [], cluster.locality_wait_s
     if logged_tasks is not None:

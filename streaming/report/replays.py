@@ -40,7 +40,7 @@ def build_rows(replay: Replay) -> list[list[str]]:
             else "",
             f"{m.times_ideal - 1:.1%}",
             f"{m.worst_regret_share:.1%}",
-            f"{m.tasks:,.0f}" if m.tasks >= 10 else f"{m.tasks:.1f}",
+            f"{m.mean_tasks:,.0f}" if m.mean_tasks >= 10 else f"{m.mean_tasks:.1f}",
             f"{m.moved_share:.1%}",
         )
         rows.setdefault(cells, []).append(m.name)
