@@ -76,9 +76,9 @@ def write_verdict(replay: Replay) -> str:
         advice = "Keep Spark's default" if ratio > 1 + MIN_GAIN else "Nothing to gain"
         return f"{advice}: {LAG_AWARE_STICKY} would take {ratio:.0%} of Spark's reading time"
     saving = format_seconds((spark.seconds - assignor.seconds) / len(replay.batches))
-    bound = "at most " * replay.cluster.origins.get("cost", "").startswith("at most")
+    qualifier = "at most " * replay.cluster.origins.get("cost", "").startswith("at most")
     share = f"{1 - ratio:.0%} of the reading time"
-    return f"{LAG_AWARE_STICKY} would save {bound}{saving} a batch, {share}"
+    return f"{LAG_AWARE_STICKY} would save {qualifier}{saving} a batch, {share}"
 
 
 def write_summary(replay: Replay) -> str:
@@ -92,7 +92,7 @@ def write_summary(replay: Replay) -> str:
 
 
 def describe_regret(replay: Replay) -> str:
-    """Describe the regret (time above the best in hindsight) and its planned share; "" if none."""
+    """Describe the regret (time above the best in hindsight) and its predicted share; or ""."""
     result = replay.find(ITSELF) or replay.find(LAG_AWARE_STICKY)
     if result is None or result.mean_regret_seconds < _ROUNDING_S:
         return ""
@@ -102,9 +102,9 @@ def describe_regret(replay: Replay) -> str:
     accepted_clause = ""
     if result.name != ITSELF:
         share = f"{min(1.0, accepted_s / total_regret_s):.0%}"
-        accepted_text = {"100%": "all of it", "0%": "none of it"}.get(share, f"{share} of it")
-        remainder_clause = ", and the remainder was not predicted" * (share != "100%")
-        accepted_clause = f"; the plans accepted {accepted_text}{remainder_clause}"
+        texts = {"100%": "accepted all of it", "0%": "predicted none of it"}
+        text = texts.get(share, f"accepted {share} of it, and the remainder was not predicted")
+        accepted_clause = f"; the plans {text}"
     return (
         f"Regret of {result.name}: {format_seconds(result.mean_regret_seconds)} a batch "
         f"({result.times_ideal - 1:.1%}) above the best time in hindsight, at most "
@@ -126,8 +126,9 @@ def _describe_time(
     if ratio > 1 - MIN_GAIN:
         if ratio > 1 + MIN_GAIN:
             return f"{facts}, which is {ratio - 1:.0%} slower. Keep Spark's default"
-        is_close = spark.times_ideal < 1 + 2 * MIN_GAIN
-        why = "Spark's default is balanced enough" if is_close else "it is no better balanced"
+        why = f"{LAG_AWARE_STICKY} is no better balanced"
+        if spark.times_ideal < 1 + 2 * MIN_GAIN:
+            why = "Spark's default is balanced enough"
         return f"{facts}: no time would be saved, because {why}"
     return (
         f"{facts}: reading a batch would take {ratio:.0%} of the time, with "

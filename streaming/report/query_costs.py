@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from streaming.observe.words import format_seconds
 from streaming.replay.bill import format_gigabytes, format_money
-from streaming.replay.log import read_costs
+from streaming.replay.log import compute_costs
 from streaming.replay.traffic import GB
 from streaming.report import charts, page
 
@@ -26,7 +26,7 @@ def write_section(facts: QueryFacts) -> list[str]:
     figures, rows = [], []
     states = facts.checkpoint_log.checkpoint.states if facts.checkpoint_log else {}
     for source, state in states.items():
-        costs = read_costs(state)
+        costs = compute_costs(state)
         if costs is None:
             continue
         name = f", source {source}" if len(states) > 1 else ""

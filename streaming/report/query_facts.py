@@ -130,7 +130,7 @@ def _replay_sources(
     """Replay the last batches of each source; also return the logged plans by source."""
     if checkpoint_log is None:
         return [], {}
-    sources = checkpoint_log.sources.items()
+    sources = checkpoint_log.batches_by_source.items()
     last_batches = {source: _limit_ranges(batches) for source, batches in sources}
     tasks_by_source = read_tasks(Path(plan_log), last_batches) if plan_log is not None else {}
     replays = [
@@ -168,9 +168,9 @@ def classify_inputs(inputs: Sequence[str]) -> dict[str, str]:
 
 def _keep_last(checkpoint_log: CheckpointLog, max_batches: int | None) -> CheckpointLog:
     """Return the log with each source's last batches; None keeps all."""
-    sources = checkpoint_log.sources.items()
+    sources = checkpoint_log.batches_by_source.items()
     last_batches = {source: batches[-(max_batches or 0) :] for source, batches in sources}
-    return replace(checkpoint_log, sources=last_batches)
+    return replace(checkpoint_log, batches_by_source=last_batches)
 
 
 def _limit_ranges(batches: Sequence[ReplayBatch]) -> list[ReplayBatch]:

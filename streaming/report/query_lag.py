@@ -33,7 +33,7 @@ def write_section(facts: QueryFacts) -> list[str]:
         parts += _draw_lag(batches, f", source {index}" if len(indexes) > 1 else "")
     if parts:
         return parts
-    sources = facts.checkpoint_log.sources if facts.checkpoint_log else {}
+    sources = facts.checkpoint_log.batches_by_source if facts.checkpoint_log else {}
     for name, logged_batches in sources.items():
         parts += _draw_reads(logged_batches, f", source {name}" if len(sources) > 1 else "")
     return [page.note("Lag is unknown: also give the metrics log (metrics.log_file)."), *parts]

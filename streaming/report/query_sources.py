@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.model import Partition
 from assignor_bridge.options import LAG_AWARE_STICKY
-from streaming.replay.log import read_costs
+from streaming.replay.log import compute_costs
 from streaming.replay.plan_log import name_executor
 from streaming.replay.replayed import SPARK
 from streaming.report.source_facts import SourceBatch, SourceFacts
@@ -54,7 +54,8 @@ def collect_sources(facts: QueryFacts) -> dict[str, SourceFacts]:
 def _match_indexes(facts: QueryFacts) -> dict[str, int | None]:
     """Map each source's name in the checkpoint to its index in the progress; None if unknown."""
     indexes = sorted({s.index for p in facts.progress for s in p.sources})
-    names = [*facts.checkpoint_log.sources] if facts.checkpoint_log else [*map(str, indexes)]
+    checkpoint_log = facts.checkpoint_log
+    names = [*checkpoint_log.batches_by_source] if checkpoint_log else [*map(str, indexes)]
     if len(names) == len(indexes) == 1:
         return {names[0]: indexes[0]}
     index_by_name = {str(index): index for index in indexes}
@@ -69,7 +70,7 @@ def _collect_source(
     is_only: bool,
 ) -> SourceFacts:
     checkpoint_log = facts.checkpoint_log
-    logged = checkpoint_log.sources.get(name, ()) if checkpoint_log else ()
+    logged = checkpoint_log.batches_by_source.get(name, ()) if checkpoint_log else ()
     reads = {b.batch: {r.tp: r.size for r in b.ranges if r.size} for b in logged if b.offset_count}
     seconds_by_batch = checkpoint_log.seconds_by_batch if checkpoint_log else {}
     plans = facts.plans.get(name, ())
@@ -99,19 +100,19 @@ def _collect_source(
             batch = replace(batch, pieces={} if is_split else batch.read)
         batches.append(replace(batch, **plan_fields.get(number, {})))
         last_assignor = assignor
-    costs = read_costs(state)
+    costs = compute_costs(state)
     return SourceFacts(
         batches,
         last_assignor or (LAG_AWARE_STICKY if state is not None else None),
         plans[-1].batch.settings.split if plans else None,
         {tp: cost / costs.record_s for tp, cost in costs.unusual_costs.items()} if costs else {},
-        _read_slowness(state, costs),
+        _list_slowness(state, costs),
         {r.executor: r.host for r in state.readers} if state else {},
         dict(plans[-1].batch.settings.weights) if plans else {},
     )
 
 
-def _read_slowness(state: StickyState | None, costs: Costs | None) -> dict[str, float]:
+def _list_slowness(state: StickyState | None, costs: Costs | None) -> dict[str, float]:
     if state is None or costs is None:
         return {}
     ids = [reader.executor for reader in state.readers if reader.executor]

@@ -97,7 +97,7 @@ class Summary:
 def summarize_query(facts: QueryFacts) -> Summary:
     """Diagnose each source of a query, and estimate the gain over Spark's default."""
     sources = collect_sources(facts)
-    source_names = list(facts.checkpoint_log.sources) if facts.checkpoint_log else []
+    source_names = list(facts.checkpoint_log.batches_by_source) if facts.checkpoint_log else []
     replays = dict(zip(source_names, facts.replays, strict=False))
     summaries = []
     for name, source in (sources or {"": SourceFacts()}).items():

@@ -143,8 +143,9 @@ class SimulatedQuery:
         end_owner: dict[Partition, tuple[int, str]] = {}
         readers = ((first_reader, end_reader), (first_owner, end_owner))
         reports: list[tuple[Partition, str, int, float]] = []
-        same_bytes, record_bytes = np.full(len(batch.records), 100.0), batch.bytes_per_record
-        record_bytes = same_bytes if record_bytes is None else record_bytes
+        record_bytes = batch.bytes_per_record
+        if record_bytes is None:
+            record_bytes = np.full(len(batch.records), 100.0)
         bytes_of = dict(zip(batch.partitions, record_bytes.tolist(), strict=True))
         is_far, crossed_bytes = _make_cross_zone_test(batch), 0.0
         for run in runs:

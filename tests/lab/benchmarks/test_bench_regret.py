@@ -36,7 +36,7 @@ from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.replay.cluster import choose_cluster
 from streaming.replay.log import read_checkpoint_log
 from streaming.replay.player import replay
-from streaming.replay.replayed import EVERYTHING
+from streaming.replay.replayed import DEFAULT_NAMES
 from streaming.simulator.play import compare
 from streaming.simulator.results import MappingResult
 from streaming.simulator.scenario import Scenario
@@ -157,10 +157,10 @@ def checkpoints() -> list[dict[str, Any]]:
     for given in filter(None, os.environ.get("REGRET_CHECKPOINTS", "").split(",")):
         name, _, folder = given.partition("=")
         log = read_checkpoint_log(folder)
-        for source, batches in log.sources.items():
-            played = replay(name, batches, choose_cluster(log, source, batches), EVERYTHING)
+        for source, batches in log.batches_by_source.items():
+            played = replay(name, batches, choose_cluster(log, source, batches), DEFAULT_NAMES)
             results = {m.name: m for m in played.mappings if m.error is None}
-            of = f"{name}, source {source}" if len(log.sources) > 1 else name
+            of = f"{name}, source {source}" if len(log.batches_by_source) > 1 else name
             words = f"checkpoint of {of}: {len(played.batches)} batches"
             rows.append(row_of(words, results, why_of(results[LAG_AWARE_STICKY], played.batches)))
     return sorted(rows, key=lambda row: -row["regret"])
