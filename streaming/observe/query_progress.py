@@ -59,7 +59,7 @@ class SourceProgress:
         return self.log_ends or self.latest
 
     @property
-    def unread(self) -> dict[Partition, int]:
+    def unread_after(self) -> dict[Partition, int]:
         """Unread offsets after the batch, by partition; empty if not measured."""
         batch_ends, log_ends = self.end.items(), self.log_ends
         return {tp: max(0, log_ends[tp] - end) for tp, end in batch_ends if tp in log_ends}
@@ -70,7 +70,7 @@ class SourceProgress:
 
         Partitions with unknown lag are omitted, for example if a batch ran again after a crash.
         """
-        return self.unread or (self.waiting if self.latest else {})
+        return self.unread_after or (self.unread_at_start if self.latest else {})
 
     @property
     def held_back(self) -> dict[Partition, int]:
@@ -79,13 +79,13 @@ class SourceProgress:
         return {tp: max(0, latest[tp] - end) for tp, end in batch_ends if tp in latest}
 
     @property
-    def waiting(self) -> dict[Partition, int]:
+    def unread_at_start(self) -> dict[Partition, int]:
         """Unread offsets at the start, or those read if `latest` is unknown; empty if unknown."""
         latest, begin = self.latest or self.end, self.begin
         return {tp: max(0, end - begin.get(tp, 0)) for tp, end in latest.items()} if begin else {}
 
     @property
-    def read(self) -> dict[Partition, int]:
+    def read_offsets(self) -> dict[Partition, int]:
         """Offsets that the batch read, by partition; empty if unknown."""
         begin = self.begin
         return {tp: end - begin.get(tp, 0) for tp, end in self.end.items()} if begin else {}
@@ -93,7 +93,7 @@ class SourceProgress:
     @property
     def has_data(self) -> bool:
         """Whether the batch read data from this source: by offsets or, without a start, by rows."""
-        return any(self.read.values()) if self.start else self.rows > 0
+        return any(self.read_offsets.values()) if self.start else self.rows > 0
 
     def number(self, name: str) -> float | None:
         """Return an `assignor.*` metric as a number; None if it is missing or not finite."""

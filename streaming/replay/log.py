@@ -134,7 +134,7 @@ def list_executors(state: StickyState | None) -> tuple[Executor, ...]:
 
 
 def compute_costs(state: StickyState | None) -> Costs | None:
-    """Return the learned costs as far as the planner uses them; None if there are none."""
+    """Return the learned costs, without differences that the planner ignores; None if none."""
     if state is None or not math.isfinite(state.common.level):
         return None
     record_s = math.exp(state.common.level)

@@ -31,22 +31,22 @@ def draw_heat_map(
 ) -> str:
     """Draw offset counts by partition (rows) and batch (columns); darker cells have more."""
     names = partitions[:_MAX_ROWS]
-    top, largest = 18.0, max((n for _, lag in batches for n in lag.values()), default=0)
+    top, max_count = 18.0, max((n for _, counts in batches for n in counts.values()), default=0)
     column_width = (WIDTH - _LABEL_WIDTH - 4) / max(1, len(batches))
     shapes = _label_batches([number for number, _ in batches], _LABEL_WIDTH, column_width, 12)
     shapes += _draw_row_labels(shorten_names(names), _LABEL_WIDTH, top, _ROW_HEIGHT)
     for index, name in enumerate(names):
         y = top + index * _ROW_HEIGHT
-        for column, (number, lags) in enumerate(batches):
-            lag = lags.get(name, 0)
+        for column, (number, counts) in enumerate(batches):
+            count = counts.get(name, 0)
             x = _LABEL_WIDTH + column * column_width
-            shade = 0.1 + 0.9 * (lag / largest) ** 0.5 if lag else 0.04
-            hint = f"{name}, batch {number}: {lag:,} records"
+            shade = 0.1 + 0.9 * (count / max_count) ** 0.5 if count else 0.04
+            hint = f"{name}, batch {number}: {count:,} records"
             box = (x, y, column_width - 1 if column_width > 3 else column_width, _ROW_HEIGHT - 1)
             shapes.append(rect(box, "heat", opacity=shade, hint=hint))
-            if column_width >= 26 and lag:
+            if column_width >= 26 and count:
                 baseline_y = _compute_baseline(y, _ROW_HEIGHT)
-                label, centre = format_count(lag), x + column_width / 2
+                label, centre = format_count(count), x + column_width / 2
                 shapes.append(text(centre, baseline_y, label, anchor="middle", css="s"))
     return picture(top + len(names) * _ROW_HEIGHT + 2, title, shapes)
 
@@ -100,7 +100,7 @@ def draw_value_bars(
 
 
 def draw_timeline(batch: BatchFigures, css: str, scale_s: float) -> str:
-    """Draw a timeline of each slot in one batch, with one box per task."""
+    """Draw a row of task boxes for each slot in one batch; a full row is `scale_s` long."""
     slots, width, top = _select_largest(batch.slot_seconds()), WIDTH - _LABEL_WIDTH - 8, 4.0
     bottom, scale_s = top + len(slots) * _ROW_HEIGHT, scale_s or 1.0
     shapes = _draw_row_labels(slots, _LABEL_WIDTH, top, _ROW_HEIGHT - 3)

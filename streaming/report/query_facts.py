@@ -78,8 +78,8 @@ def gather_facts(
     batches
         Number of last batches to read; None for 20 from Spark's UI and all from other inputs.
 
-    Raises OptionError if an input is of another kind, two are of one kind, or the query is
-    ambiguous, and WebError if an address does not respond.
+    Raises OptionError if an input cannot be read, two are of one kind or of different queries, or
+    the query is ambiguous, and WebError if an address does not respond.
     """
     input_by_kind = classify_inputs(inputs)
     origins: list[tuple[str, str]] = []

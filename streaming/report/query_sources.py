@@ -36,16 +36,16 @@ _UNSPLIT_IMBALANCE = 0.25
 
 def collect_sources(facts: QueryFacts) -> dict[str, SourceFacts]:
     """Return the facts about each source with data, by source name in the checkpoint."""
-    names = _match_indexes(facts)
+    index_by_name = _match_indexes(facts)
     sources = {}
-    for name, index in names.items():
+    for name, index in index_by_name.items():
         progress = {
             p.batch: (p, s)
             for p in facts.progress
             for s in p.sources
             if s.index == index and s.has_data
         }
-        source = _collect_source(facts, name, progress, is_only=len(names) == 1)
+        source = _collect_source(facts, name, progress, is_only=len(index_by_name) == 1)
         if source.batches:
             sources[name] = source
     return sources
@@ -70,8 +70,9 @@ def _collect_source(
     is_only: bool,
 ) -> SourceFacts:
     checkpoint_log = facts.checkpoint_log
-    logged = checkpoint_log.batches_by_source.get(name, ()) if checkpoint_log else ()
-    reads = {b.batch: {r.tp: r.size for r in b.ranges if r.size} for b in logged if b.offset_count}
+    logged_batches = checkpoint_log.batches_by_source.get(name, ()) if checkpoint_log else ()
+    batches_with_data = [b for b in logged_batches if b.offset_count]
+    reads = {b.batch: {r.tp: r.size for r in b.ranges if r.size} for b in batches_with_data}
     seconds_by_batch = checkpoint_log.seconds_by_batch if checkpoint_log else {}
     plans = facts.plans.get(name, ())
     next_plans = [*plans[1:], None]
@@ -93,11 +94,11 @@ def _collect_source(
             batch = _add_ui(batch, ui[number], assignor)
         if number in progress:
             batch = _add_progress(batch, *progress[number])
-        if not batch.read:
+        if not batch.read_offsets:
             continue  # the batch's start offsets are unknown
         if assignor == SPARK or (assignor and (batch.imbalance or 0.0) >= _UNSPLIT_IMBALANCE):
-            is_split = number in ui and len(ui[number].tasks) > len(batch.read)
-            batch = replace(batch, pieces={} if is_split else batch.read)
+            is_split = number in ui and len(ui[number].tasks) > len(batch.read_offsets)
+            batch = replace(batch, pieces={} if is_split else batch.read_offsets)
         batches.append(replace(batch, **plan_fields.get(number, {})))
         last_assignor = assignor
     costs = compute_costs(state)
@@ -134,15 +135,15 @@ def _add_ui(batch: SourceBatch, figures: BatchFigures, assignor: str | None) -> 
 def _add_progress(
     batch: SourceBatch, progress: BatchProgress, source: SourceProgress
 ) -> SourceBatch:
-    read = batch.read
-    if not read:
-        read = {tp: offsets for tp, offsets in source.read.items() if offsets > 0}
-    waiting = {tp: read.get(tp, 0) + offsets for tp, offsets in source.held_back.items()}
+    reads = batch.read_offsets
+    if not reads:
+        reads = {tp: offsets for tp, offsets in source.read_offsets.items() if offsets > 0}
+    unread_offsets = {tp: reads.get(tp, 0) + offsets for tp, offsets in source.held_back.items()}
     slots, hit_rate = source.number("slots"), source.number("localityHitRate")
     return replace(
         batch,
-        read=read,
-        waiting=waiting if source.latest else {},
+        read_offsets=reads,
+        unread_offsets=unread_offsets if source.latest else {},
         run_id=progress.run_id,
         start_s=progress.timestamp_s,
         seconds=progress.seconds,
@@ -154,7 +155,7 @@ def _add_progress(
 
 
 def _collect_fields(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str, Any]:
-    """Return fields of a `SourceBatch` from its plan, and from its read reports in the next one.
+    """Return `SourceBatch` fields from its plan and from its read reports in the next plan.
 
     Any slot may read the tail, so no slot is planned to read it.
     """
@@ -225,10 +226,10 @@ def _divide_among_slots(
     return worked_s
 
 
-def _compute_share_elsewhere(planned: Mapping[_Key, int], reads: _Amounts) -> dict[str, float]:
+def _compute_share_elsewhere(sizes: Mapping[_Key, int], reads: _Amounts) -> dict[str, float]:
     """Return the share of each executor's planned offsets that it did not read."""
     all_offsets, missing_offsets = defaultdict[str, float](float), defaultdict[str, float](float)
-    for key, offsets in planned.items():
+    for key, offsets in sizes.items():
         all_offsets[key[1]] += offsets
         missing_offsets[key[1]] += max(0.0, offsets - reads.get(key, 0.0))
     return {executor: missing_offsets[executor] / n for executor, n in all_offsets.items()}

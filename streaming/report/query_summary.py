@@ -48,17 +48,19 @@ class _SourceSummary:
             problem = f"{self.prefix}Nothing stands out"
             return [("Problem", problem, evidence), ("Action", "None", ""), self.gain]
         cause, arrival_ratio = self.causes[0], self.source.arrival_ratio
-        saves = ""
+        saving = ""
         if cause.kind in _LAG_CAUSES and arrival_ratio is not None:
             evidence = f"records arrive {arrival_ratio:.1f} times as fast as they are read"
+        elif cause.kind == "busy cluster":
+            evidence = f"{cause.cost:.0%} of reads ran elsewhere"
         elif cause.kind not in _SLOT_CAUSES:
-            evidence = f"costs {cause.cost:.0%}"
+            evidence = f"got {1 - cause.cost:.0%} of its even share"
         elif gap is not None and gap.seconds:
-            saves = f"saves {format_seconds(gap.seconds)} a batch"
+            saving = f"saves {format_seconds(gap.seconds)} a batch"
         about = f": {cause.about}" if cause.about and cause.kind != "few partitions" else ""
         problem = f"{self.prefix}{cause.kind.capitalize()}{about}"
         action = _EXAMPLES.sub("", cause.remedy.partition(";")[0])
-        return [("Problem", problem, evidence), ("Action", _capitalize(action), saves), self.gain]
+        return [("Problem", problem, evidence), ("Action", _capitalize(action), saving), self.gain]
 
 
 @dataclass(frozen=True)

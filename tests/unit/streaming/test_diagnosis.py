@@ -100,8 +100,9 @@ LATE = {n: {"t-0": 100 if n < 6 else 700, "t-1": 100, "t-2": 100} for n in range
         pytest.param(source(two_topics(40)), [], id="half of what it has is enough"),
         pytest.param(source(two_topics(5), weights={"small": 0.01}), [],
                      id="a topic with a small weight"),
-        pytest.param(source(run(waiting={}, start_s=None, seconds=None, slots=None, pieces={},
-                                slot_seconds={}, hit_rate=None, read_elsewhere={}), slowness={}),
+        pytest.param(source(run(unread_offsets={}, start_s=None, seconds=None, slots=None,
+                                pieces={}, slot_seconds={}, hit_rate=None, read_elsewhere={}),
+                            slowness={}),
                      [],
                      id="nothing but offsets is known"),
         # One cause.
