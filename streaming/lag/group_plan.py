@@ -56,13 +56,10 @@ class GroupPlan:
 
 @dataclass(frozen=True, slots=True)
 class GroupLags:
-    """The lags of a group's topics."""
+    """Number of partitions by topic, and known lags in offsets by topic and partition number."""
 
-    #: Number of partitions by topic.
     partition_counts: Mapping[str, int]
-    #: Known lags in offsets, by topic and partition number.
     lags: Mapping[str, Mapping[int, int]]
-    #: Number of partitions without a committed offset.
     partitions_without_commit: int
 
 

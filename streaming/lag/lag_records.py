@@ -173,8 +173,7 @@ def _add_missing_positions(
         for number in numbers_by_topic.get(topic, ())
         if (owner, topic, number) not in owner_partitions
     ]
-    all_positions = [*positions, *missing_positions]
-    return sorted(all_positions, key=lambda p: (p.owner, p.topic, p.partition))
+    return sorted([*positions, *missing_positions], key=lambda p: (p.owner, p.topic, p.partition))
 
 
 def _find_unread_offset(offset: int | None, begin: int | None, end: int | None) -> int | None:

@@ -72,8 +72,7 @@ def sum_up(rows: Sequence[Row]) -> LagTotal:
 def format_table(rows: Sequence[Row], width: int | None = None) -> str:
     """Format a table, with `-` for unknown values, and a summary line.
 
-    If the terminal's `width` is too small, the columns not in `_NARROW_HEADS` are omitted; a
-    `width` of None is never too small.
+    If `width` is too small (None never is), columns not in `_NARROW_HEADS` are omitted.
     """
     heads = {name: name.upper().replace("_", "-") for name in _COLUMNS}
     lines = _format_lines(rows, heads, "TIME-TO-LOSS")
@@ -142,7 +141,7 @@ def find_alarms(rows: Sequence[Row], gone_topics: set[str]) -> list[str]:
         )
     if lost_text := list_partitions("lost", " at {0} (log begins at {1})"):
         lines.append(
-            f"records were deleted unread: {lost_text}; raise the topic's retention or read faster"
+            f"records were deleted unread: {lost_text}; raise the retention or read faster"
         )
     if gone_text := list_partitions("gone"):
         lines.append(f"missing partitions: {gone_text}; the topic was probably re-created")

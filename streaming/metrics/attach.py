@@ -218,10 +218,7 @@ def attach(
 
 
 def listen(spark: SparkSession, listener: StreamingQueryListener) -> Callable[[], None]:
-    """Add a listener; return a function that waits for its pending events and removes it.
-
-    That function logs a warning if the events still wait after 10 s, and ignores a stopped Spark.
-    """
+    """Add a listener; return a function that waits up to 10 s for its events and removes it."""
     spark.streams.addListener(listener)
 
     def detach() -> None:

@@ -180,8 +180,7 @@ class Board(Collector):
     def update(self, progress: BatchProgress, measured_at_s: float | None = None) -> bool:
         """Update from a progress event; return whether it is the first for a batch with data.
 
-        `measured_at_s` is the Unix time at which the event's log ends were measured; None for
-        the start of its trigger.
+        `measured_at_s` is the Unix time of the event's log ends; None for its trigger's start.
         """
         with self._lock:
             query = self._queries.setdefault(progress.query_id, _QueryMetrics(progress))
@@ -235,10 +234,7 @@ class Board(Collector):
             yield from query.collect_samples()
 
     def _collect_kafka_samples(self) -> Iterator[_Sample]:
-        """Yield the samples of the Kafka metrics.
-
-        If several sources of a group read a partition, the one with the lowest offset is used.
-        """
+        """Yield the Kafka samples, from the lowest offset if a group reads a partition twice."""
         positions_by_group: dict[str, _Positions] = defaultdict(dict)
         log_ends: dict[Partition, int] = {}
         for query in self._queries.values():

@@ -1,7 +1,6 @@
 """Parse Spark's `StreamingQueryProgress` into plain data.
 
-The JSON may come from a listener or a log, and from any query. Sources other than Kafka only add to
-the number of rows.
+The JSON may be of any query; sources other than Kafka only add to the number of rows.
 """
 
 from __future__ import annotations
@@ -46,8 +45,7 @@ class SourceProgress:
     def begin(self) -> Offsets:
         """The start offsets of the batch; empty if unknown.
 
-        If Spark does not report them, they are 0 if the number of rows read equals the sum of the
-        end offsets; otherwise they are unknown.
+        If Spark does not report them, they are 0 if the rows read equal the sum of the end offsets.
         """
         if not self.start and sum(self.end.values()) == self.rows:
             return dict.fromkeys(self.end, 0)
@@ -204,10 +202,7 @@ def parse_offsets(value: Any) -> dict[Partition, int] | None:
 
 
 def _parse_watermark(event_time: Mapping[str, str]) -> float | None:
-    """Return the watermark; None if there is none yet, which Spark reports as 1970.
-
-    A watermark after the year 9999 is None too; a single record with such a time causes it.
-    """
+    """Return the watermark; None if there is none yet (1970 in Spark) or after the year 9999."""
     text = event_time.get("watermark")
     try:
         return (parse_time_s(text) or None) if text else None

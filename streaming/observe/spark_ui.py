@@ -246,10 +246,7 @@ class SparkUi:
 
 
 def choose_query(batches: Sequence[UiBatch], query: str | None, location: object) -> list[UiBatch]:
-    """Return the batches of the query with the name or ID `query`, or of the only query if None.
-
-    Raises OptionError if there is none, or if the query is ambiguous.
-    """
+    """Return the batches of the query that `choose_query_id` finds; raise OptionError otherwise."""
     label_by_id = {batch.query_id: batch.label for batch in batches}
     if not label_by_id:
         raise OptionError(

@@ -68,15 +68,10 @@ def gather_facts(
 ) -> QueryFacts:
     """Read all inputs, which must belong to the same query.
 
-    Parameters
-    ----------
-    inputs
-        A checkpoint folder, an address of Spark's UI, a metrics log (`metrics.log_file`), or a plan
-        log (`assignor.planLog`); at most one of each kind.
-    query
-        Name or ID of the query; required if an input has several queries.
-    batches
-        Number of last batches to read; None for 20 from Spark's UI and all from other inputs.
+    `inputs` are a checkpoint folder, an address of Spark's UI, a metrics log (`metrics.log_file`),
+    and a plan log (`assignor.planLog`); at most one of each kind. `query` is a name or ID, required
+    if an input has several queries. `batches` is the number of last batches to read; None for 20
+    from Spark's UI and all from other inputs.
 
     Raises OptionError if an input cannot be read, two are of one kind or of different queries, or
     the query is ambiguous, and WebError if an address does not respond.

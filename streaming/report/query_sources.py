@@ -155,10 +155,7 @@ def _add_progress(
 
 
 def _collect_fields(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str, Any]:
-    """Return `SourceBatch` fields from its plan and from its read reports in the next plan.
-
-    Any slot may read the tail, so no slot is planned to read it.
-    """
+    """Return `SourceBatch` fields from its plan and from its read reports in the next plan."""
     batch, tasks = plan.batch, plan.outcome.tasks
     pieces = tasks.pieces
     executors = [name_executor(executor).id for executor in batch.executors]
@@ -168,7 +165,7 @@ def _collect_fields(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str,
     columns = pieces.row, pieces.slot, pieces.end - pieces.start, tasks.task >= tasks.heads
     for row, slot, size, is_in_tail in zip(*(c.tolist() for c in columns), strict=True):
         tp = Partition(batch.topics[int(batch.topic[row])], int(batch.partition[row]))
-        if is_in_tail:
+        if is_in_tail:  # any slot may read it
             largest_pieces[tp] = max(largest_pieces.get(tp, 0), size)
             continue
         slot_sizes = planned_sizes[tp, executors[int(batch.slot_executor[slot])]]

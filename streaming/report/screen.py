@@ -62,10 +62,7 @@ class Watch:
                 raise OptionError(f"{address} is a second {kind}: give only one")
 
     def fetch_figures(self) -> LiveFigures:
-        """Request the current figures from each address.
-
-        Raises WebError if an address does not respond, and OptionError if the query is not found.
-        """
+        """Request the figures; raise WebError without a response, OptionError without the query."""
         metrics = run = None
         label = ""
         if self._endpoint is not None:

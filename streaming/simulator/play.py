@@ -250,10 +250,7 @@ def compare(
     locality_wait_s: float = 3.0,
     options: Mapping[str, str] | None = None,
 ) -> list[MappingResult]:
-    """Simulate the scenario with each mapping; omit warm-up batches if there are others.
-
-    `options` are those of the planner.
-    """
+    """Simulate each mapping with the planner's `options`; omit warm-up batches if others exist."""
     options = options or {}
     queries = [SimulatedQuery(name, scenario, options, find, locality_wait_s) for name in names]
     batch_lists = [play(query) for query in queries]

@@ -1,7 +1,4 @@
-"""Generate the batches of a scenario: arriving records, their costs, and the executors.
-
-Everything is generated from the seed, so that mappings are compared on the same batches.
-"""
+"""Generate the batches of a scenario from its seed: arriving records, costs, and executors."""
 
 from __future__ import annotations
 

@@ -35,10 +35,7 @@ def schedule(
     executors: Sequence[Executor],
     locality_wait_s: float = 3.0,
 ) -> list[TaskRun]:
-    """Return the task runs in start order; `seconds(task, executor)` is a run's duration.
-
-    `preferred_executors`: the IDs of the executors that each task prefers, if any.
-    """
+    """Return the task runs in start order; `seconds(task, executor)` is a run's duration."""
     queue_by_executor: dict[str, deque[int]] = {e.id: deque() for e in executors}
     unbound_tasks: deque[int] = deque()
     for index, executor_ids in enumerate(preferred_executors):

@@ -230,7 +230,7 @@ def test_seconds_behind_and_the_time_until_records_are_lost(
     )  # fmt: skip
     assert err == (
         f"assignor: records were deleted unread: {topic.name}-1 at 0 (log begins at 1); "
-        "raise the topic's retention or read faster\n"
+        "raise the retention or read faster\n"
     )
     table = [line.split() for line in out.partition("\n\n")[0].splitlines()[1:]]
     assert [(row[2], row[10], row[11]) for row in table] == [
