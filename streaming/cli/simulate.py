@@ -107,7 +107,7 @@ def simulate(
         cost=cost_s,
         cost_skew=cost_skew,
         service_noise=service_noise,
-        slow=_parse_slow(slow, executors),
+        slowness_by_index=_parse_slow(slow, executors),
         churn_every=churn_every,
         zones=zones,
         replication=replication,

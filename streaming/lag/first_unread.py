@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 #: Small enough for thousands of partitions in one response; most first record batches fit.
 _MAX_PARTITION_BYTES = 16 * 1024
-_MAX_MESSAGES_PER_CALL = 5_000
-_CALL_TIMEOUT_S = 0.1
+_MAX_MESSAGES = 5_000  # of a call of consume
+_TIMEOUT_S = 0.1  # of a call of consume
 #: Timestamps until the year 9999; some producers send nanoseconds, which are larger.
 _VALID_TIMES_MS = range(253_402_300_800_000)
 
@@ -60,8 +60,7 @@ def find_first_unread(
         consumer.assign([TopicPartition(*partition, offsets[partition]) for partition in offsets])
         while open_partitions and time.monotonic() < deadline:
             partitions_to_pause = []
-            max_messages = min(len(open_partitions), _MAX_MESSAGES_PER_CALL)
-            for message in consumer.consume(max_messages, _CALL_TIMEOUT_S):
+            for message in consumer.consume(min(len(open_partitions), _MAX_MESSAGES), _TIMEOUT_S):
                 if is_group_refusal(message):
                     continue
                 partition = Partition(message.topic() or "", message.partition() or 0)

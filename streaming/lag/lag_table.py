@@ -164,13 +164,13 @@ def format_duration(seconds: float) -> str:
 
 
 def _format_cells(row: Row, columns: Iterable[str]) -> list[str]:
-    figures = row.as_json()
-    cells = [_format_cell(figures[name]) for name in columns]
-    if figures["state"] in _STATES_SHOWN_AS_LOSS:
-        return [*cells, figures["state"]]
-    if figures["at_risk"] is False:
+    values = row.as_json()
+    cells = [_format_cell(values[name]) for name in columns]
+    if values["state"] in _STATES_SHOWN_AS_LOSS:
+        return [*cells, values["state"]]
+    if values["at_risk"] is False:
         return [*cells, "none"]
-    seconds = figures["seconds_to_loss"]
+    seconds = values["seconds_to_loss"]
     return [*cells, _UNKNOWN if seconds is None else format_duration(seconds)]
 
 

@@ -121,14 +121,14 @@ def list_bill_assumptions(replay: Replay) -> tuple[str, ...]:
     if racks_without_replica and replay.has_racks:
         names = elide(racks_without_replica)
         rack_notes += f"; executors run in {names}, where no partition has a replica"
-    rate = "no daily cost, which needs two batches with different times"
+    rate_text = "no daily cost, which needs two batches with different times"
     if traffic.bytes_a_day is not None:
-        rate = f"{format_gigabytes(traffic.bytes_a_day)} GB a day, from batch times"
+        rate_text = f"{format_gigabytes(traffic.bytes_a_day)} GB a day, from batch times"
     return (
         f"racks {racks.origin}{rack_notes}; Spark's assignments read from leaders, assignors "
         f"{replicas_text}{why}",
         f"{traffic.mean_offset_bytes:,.0f} bytes per record on average ({traffic.origin}), before "
-        f"compression; {rate}",
+        f"compression; {rate_text}",
     )
 
 

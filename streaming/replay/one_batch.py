@@ -192,8 +192,8 @@ def _explain_partitions(
     stories = []
     for row in range(batch.ranges):
         tp = _name_partition(batch, row)
-        slot, work = int(owner[row]), float(weights.work[row])
-        previous_slot = _name_slot(batch, slot) if slot >= 0 else None
+        owner_slot, work = int(owner[row]), float(weights.work[row])
+        previous_slot = _name_slot(batch, owner_slot) if owner_slot >= 0 else None
         had_reader = bool(table.had_reader[table.line[row]])
         change = _classify(pieces_by_row[row], previous_slot, had_reader)
         if outcome.assignor != LAG_AWARE_STICKY:
@@ -204,11 +204,11 @@ def _explain_partitions(
                 why += "; it cannot be split, because of assignor.split=false"
         elif work * slot_slowness.min() > load_limit:
             why = f"its cost is {format_amount(work, weights)}, more than one slot may take"
-        elif slot >= 0 and unmoved_load[slot] > load_limit:
-            load_text = format_amount(float(unmoved_load[slot]), weights)
+        elif owner_slot >= 0 and unmoved_load[owner_slot] > load_limit:
+            load_text = format_amount(float(unmoved_load[owner_slot]), weights)
             why = f"if it stayed, its slot would take {load_text}"
         else:
-            cause = "its previous slot had room" if slot >= 0 else "it has no previous slot"
+            cause = "its previous slot had room" if owner_slot >= 0 else "it has no previous slot"
             why = f"{cause}; see the reasons for the plan"
         why += _describe_tail(pieces_by_row[row])
         # With two digits, the limit could look the same as a fair share.

@@ -129,16 +129,16 @@ def draw_batch_columns(runs: Sequence[RunFigures], css: Sequence[str]) -> str:
     column_width = (WIDTH - left) / columns
     bar_width = column_width * 0.8 / max(1, len(runs))
     shapes = _draw_value_axis(left, top, height, [f"{longest_s * part:.1f} s" for part in _TICKS])
-    for number, run in enumerate(runs):
+    for run_index, run in enumerate(runs):
         for index, batch in enumerate(run.batches):
             bar_height = height * batch.seconds / longest_s
-            x = left + index * column_width + column_width * 0.1 + number * bar_width
+            x = left + index * column_width + column_width * 0.1 + run_index * bar_width
             hint = f"{run.name}, batch {batch.batch}: {batch.seconds:.2f} s"
             y, opacity = top + height - bar_height, 0.35 if index < run.warm_up else None
             box = (x, y, bar_width - 1, bar_height)
-            shapes.append(rect(box, css[number], opacity=opacity, hint=hint))
-    longest = max((run.batches for run in runs), key=len, default=())
-    shapes += _label_batches([b.batch for b in longest], left, column_width, top + height + 14)
+            shapes.append(rect(box, css[run_index], opacity=opacity, hint=hint))
+    most_batches = max((run.batches for run in runs), key=len, default=())
+    shapes += _label_batches([b.batch for b in most_batches], left, column_width, top + height + 14)
     return picture(top + height + 18, "duration of each batch in seconds", shapes)
 
 

@@ -191,7 +191,7 @@ def _find_busy_cluster(facts: SourceFacts) -> list[Cause]:
     hit_rate = median(b.hit_rate or 0.0 for b in batches) if len(batches) >= _MIN_BATCHES else 1.0
     if hit_rate >= _MIN_HIT_RATE:
         return []
-    shares = [b.read_elsewhere for b in batches if b.read_elsewhere]
+    shares = [b.share_elsewhere for b in batches if b.share_elsewhere]
     names = sorted({name for by_name in shares for name in by_name}, key=lambda n: (len(n), n))
     busy_executors = [
         n for n in names if median(s.get(n, 0.0) for s in shares) >= _MIN_READ_ELSEWHERE

@@ -97,9 +97,9 @@ def gather_facts(
         query, label = progress[0].query_id, progress[-1].label
     ui = None
     if "Spark's UI" in input_by_kind:
-        spark = SparkUi(Address.parse(input_by_kind["Spark's UI"]))
-        ui, label = _fetch_run(spark, query, checkpoint_log, batches)
-        origins.append(("Spark's UI", f"{spark.address}, {ui.name}"))
+        api = SparkUi(Address.parse(input_by_kind["Spark's UI"]))
+        ui, label = _fetch_run(api, query, checkpoint_log, batches)
+        origins.append(("Spark's UI", f"{api.address}, {ui.name}"))
     if "plan log" in input_by_kind:
         origins.append(("plan log", input_by_kind["plan log"]))
     replays, plans = _replay_sources(checkpoint_log, ui, input_by_kind.get("plan log"))
@@ -109,14 +109,14 @@ def gather_facts(
 
 
 def _fetch_run(
-    spark: SparkUi, query: str | None, checkpoint_log: CheckpointLog | None, max_batches: int | None
+    api: SparkUi, query: str | None, checkpoint_log: CheckpointLog | None, max_batches: int | None
 ) -> tuple[RunFigures, str]:
     """Return the last finished batches of the query in Spark's UI, and the query's label."""
-    query_batches = choose_query(spark.fetch_batches(), query, spark.address)
-    _check_same_query(checkpoint_log, query_batches[0].query_id, str(spark.address))
+    query_batches = choose_query(api.fetch_batches(), query, api.address)
+    _check_same_query(checkpoint_log, query_batches[0].query_id, str(api.address))
     finished_batches = [batch for batch in query_batches if batch.seconds is not None]
     last_batches = finished_batches[-(max_batches or _UI_BATCHES) :]
-    return spark.fetch_run(last_batches), query_batches[-1].label
+    return api.fetch_run(last_batches), query_batches[-1].label
 
 
 def _replay_sources(
@@ -185,10 +185,10 @@ def _replay(
     source: str,
     batches: Sequence[ReplayBatch],
     ui: RunFigures | None,
-    logged: LoggedTasks | None,
+    plans: LoggedTasks | None,
 ) -> Replay:
     """Replay one source with costs from the UI, if any, and executors from the plan log or UI."""
-    executors, logged_tasks = (logged.executors, logged.tasks) if logged else (None, None)
+    executors, logged_tasks = (plans.executors, plans.tasks) if plans else (None, None)
     cluster = choose_cluster(checkpoint_log, source, batches, logged_executors=executors)
     origins = {
         name: "assumed: also give the address of Spark's UI" if text.startswith("assumed") else text
@@ -203,7 +203,7 @@ def _replay(
         cluster = replace(cluster, cost_s=cost_s, unusual_costs=unusual_costs)
         origins["cost"] = "from Spark's UI"
         # Logged plans are replayed on the executors of their batch; the UI has the current ones.
-        if logged is None:
+        if plans is None:
             cluster = replace(cluster, executors=ui.executors or cluster.executors)
             origins["executors"] = "from Spark's UI"
     cluster, names = replace(cluster, origins=origins), (SPARK, LAG_AWARE_STICKY)

@@ -47,10 +47,9 @@ def _draw_lag(progress: Sequence[tuple[int, SourceProgress]], source_text: str) 
     last_lags = _name_partitions(last_progress.lag)
     start_lags = _group_counts(lags for _, lags in batches)
     # Spark omits the start offsets of a query's first batch, so its reads may be missing.
-    names = {*start_lags, *last_lags}
-    max_lags = {n: max(start_lags.get(n, ()), default=None) for n in names}
+    max_lags = {n: max(start_lags.get(n, ()), default=None) for n in {*start_lags, *last_lags}}
     ranking = sorted(
-        names, key=lambda n: (-last_lags.get(n, 0), -(max_lags[n] or 0), _split_name(n))
+        max_lags, key=lambda n: (-last_lags.get(n, 0), -(max_lags[n] or 0), _split_name(n))
     )
     rows = []
     for name in ranking[:_MAX_ROWS]:

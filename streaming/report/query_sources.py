@@ -177,7 +177,7 @@ def _collect_fields(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str,
         return fields
     sizes = {key: sum(slot_sizes.values()) for key, slot_sizes in planned_sizes.items()}
     fields["slot_seconds"] = _divide_among_slots(planned_sizes, reads, seconds, slots)
-    fields["read_elsewhere"] = _compute_share_elsewhere(sizes, reads)
+    fields["share_elsewhere"] = _compute_share_elsewhere(sizes, reads)
     if next_plan is not None and "plannedHitRate" in next_plan.outcome.metrics:
         fields["hit_rate"] = float(next_plan.outcome.metrics["plannedHitRate"])
     return fields

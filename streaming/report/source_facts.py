@@ -40,7 +40,7 @@ class SourceBatch:
     #: Share of the reads that ran on their planned executor.
     hit_rate: float | None = None
     #: Share of each executor's planned offsets that other executors read.
-    read_elsewhere: Mapping[str, float] = field(default_factory=dict)
+    share_elsewhere: Mapping[str, float] = field(default_factory=dict)
     #: Limit that held records back; `nothing` if none did, `spark` if the batch was not planned.
     held_back_by: str | None = None
     #: Predicted time of the busiest slot above the ideal, as a share of the ideal.

@@ -39,8 +39,8 @@ class Scenario:
     cost: float = 0.0005
     #: Cost of the most expensive partition divided by that of the cheapest.
     cost_skew: float = 1.0
-    #: Slowness of individual executors, by index; 1 is usual.
-    slow: Mapping[int, float] = field(default_factory=dict)
+    #: Slowness of individual executors; 1 is usual.
+    slowness_by_index: Mapping[int, float] = field(default_factory=dict)
     #: Relative noise of service times, which planners cannot predict.
     service_noise: float = 0.05
     #: An executor is lost every N batches and returns N/2 (at least one) batches later; 0 for
@@ -111,7 +111,7 @@ def generate_batches(scenario: Scenario) -> Iterator[SimulatedBatch]:
     start = np.zeros(scenario.partitions, np.int64)
     partitions = tuple(Partition("events", number) for number in range(scenario.partitions))
     topology = scenario.topology
-    slowness = {topology[i].id: factor for i, factor in sorted(scenario.slow.items())}
+    slowness = {topology[i].id: factor for i, factor in sorted(scenario.slowness_by_index.items())}
     replicas = scenario.replicas
     for number in range(scenario.batches):
         if scenario.lags == "rotating":

@@ -81,7 +81,7 @@ def regime(seed: int) -> Scenario:
         noise=rng.choice([0.1, 0.5]),
         cost=cost,
         cost_skew=rng.choice([1.0, 1.0, 5.0, 50.0]),
-        slow={0: rng.choice([2.0, 3.0])} if rng.random() < 0.3 else {},
+        slowness_by_index={0: rng.choice([2.0, 3.0])} if rng.random() < 0.3 else {},
         service_noise=rng.choice([0.05, 0.2, 0.5]),
         churn_every=rng.choice([0, 0, 10]),
         seed=seed,
@@ -94,7 +94,7 @@ def in_words(given: Scenario) -> str:
         f"{given.partitions} partitions, {given.executors} executors, {total} slots",
         f"{given.lags} lags",
         f"costs 1:{given.cost_skew:g}" * (given.cost_skew > 1),
-        f"one {given.slow.get(0, 1):g} times slower" * bool(given.slow),
+        f"one {given.slowness_by_index.get(0, 1):g} times slower" * bool(given.slowness_by_index),
         f"{given.service_noise:.0%} unpredictable",
         "executors come and go" * bool(given.churn_every),
     ]
@@ -107,8 +107,8 @@ def causes(given: Scenario) -> dict[str, Scenario]:
         "unpredictable service times": replace(given, service_noise=0.0),
         "tasks and cold consumers": replace(given, task_seconds=0.0, cold_seconds=0.0),
     }
-    if given.cost_skew > 1 or given.slow:
-        without["costs that differ"] = replace(given, cost_skew=1.0, slow={})
+    if given.cost_skew > 1 or given.slowness_by_index:
+        without["costs that differ"] = replace(given, cost_skew=1.0, slowness_by_index={})
     if given.churn_every:
         without["executors come and go"] = replace(given, churn_every=0)
     return without

@@ -527,7 +527,7 @@ def test_a_tail_is_no_load_of_the_slot_that_it_was_cut_from(slots: int, tmp_path
     batch = collect_sources(facts)["0"].batches[7]
     tasks = query.outcomes[7].tasks
     assert tasks.tail_seconds
-    assert set(batch.read_elsewhere.values()) == {0.0}
+    assert set(batch.share_elsewhere.values()) == {0.0}
     assert min(batch.pieces.values()) < 4000, "the tail is a piece of its own"
     worked_s, reports = batch.slot_seconds, query.outcomes[8].batch.observed
     assert len(worked_s) == 2 * slots
