@@ -88,7 +88,7 @@ def read_tasks(
 ) -> dict[str, LoggedTasks]:
     """Return the logged tasks by source; sources without a plan in the log are omitted.
 
-    Raises OptionError like `read_plan_log`, or if it has no plan of any source.
+    Raises OptionError as `read_plan_log` does, or if the log has no plan of any source.
     """
     logged_tasks = {}
     for source, batches in batches_by_source.items():
