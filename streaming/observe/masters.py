@@ -32,9 +32,7 @@ def parse_addresses(url: str) -> list[str]:
         authority = authority.partition("/")[0]
     hosts = authority.rpartition("@")[2].split(",")
     default_port = _HTTP_PORT if location.startswith("http://") else _DEFAULT_PORTS.get(scheme)
-    return [
-        f"{host}:{default_port}" if default_port and not _has_port(host) else host for host in hosts
-    ]
+    return [f"{h}:{default_port}" if default_port and not _has_port(h) else h for h in hosts]
 
 
 def _has_port(host: str) -> bool:

@@ -70,9 +70,8 @@ def _select_metrics(text: str, query: str | None, location: object) -> QueryMetr
             elif "by" in labels:
                 metrics.held_back_by[labels["source"]] = labels["by"]
             elif "source" in labels:
-                metrics.values_by_source.setdefault(labels["source"], {})[sample.name] = (
-                    sample.value
-                )
+                source_values = metrics.values_by_source.setdefault(labels["source"], {})
+                source_values[sample.name] = sample.value
             elif "phase" not in labels:
                 metrics.values[sample.name] = sample.value
         elif labels.get("group") == group and "partition" in labels:

@@ -254,14 +254,14 @@ def _find_starvation(facts: SourceFacts) -> list[Cause]:
     read_offsets, even_offsets = defaultdict[str, int](int), defaultdict[str, int](int)
     starved_batches = defaultdict[str, int](int)
     for batch in limited_batches:
-        batch_reads, batch_shares = defaultdict[str, int](int), defaultdict[str, int](int)
+        read_by_topic, even_by_topic = defaultdict[str, int](int), defaultdict[str, int](int)
         for tp, offsets in _share_evenly(batch, facts.weights).items():
-            batch_shares[tp.topic] += offsets
-            batch_reads[tp.topic] += batch.read_offsets.get(tp, 0)
-        for topic, offsets in batch_shares.items():
-            read_offsets[topic] += batch_reads[topic]
+            even_by_topic[tp.topic] += offsets
+            read_by_topic[tp.topic] += batch.read_offsets.get(tp, 0)
+        for topic, offsets in even_by_topic.items():
+            read_offsets[topic] += read_by_topic[topic]
             even_offsets[topic] += offsets
-            starved_batches[topic] += batch_reads[topic] < _MIN_EVEN_SHARE * offsets
+            starved_batches[topic] += read_by_topic[topic] < _MIN_EVEN_SHARE * offsets
     causes, total_offsets = [], sum(read_offsets.values())
     is_aligned = sum(b.held_back_by == "time" for b in limited_batches) > len(limited_batches) / 2
     for topic in sorted(even_offsets):

@@ -72,7 +72,9 @@ def _collect_source(
     checkpoint_log = facts.checkpoint_log
     logged_batches = checkpoint_log.batches_by_source.get(name, ()) if checkpoint_log else ()
     batches_with_data = [b for b in logged_batches if b.offset_count]
-    reads = {b.batch: {r.tp: r.size for r in b.ranges if r.size} for b in batches_with_data}
+    reads_by_batch = {
+        b.batch: {r.tp: r.size for r in b.ranges if r.size} for b in batches_with_data
+    }
     seconds_by_batch = checkpoint_log.seconds_by_batch if checkpoint_log else {}
     plans = facts.plans.get(name, ())
     next_plans = [*plans[1:], None]
@@ -81,23 +83,26 @@ def _collect_source(
     state = plans[-1].outcome.state if plans else None
     if state is None and checkpoint_log is not None:
         state = checkpoint_log.checkpoint.states.get(name)
-    assignors = {p.number: p.outcome.assignor for p in plans}
-    strategies = {number: s.metrics.get(_STRATEGY, SPARK) for number, (_, s) in progress.items()}
+    assignor_by_batch = {p.number: p.outcome.assignor for p in plans}
+    strategy_by_batch = {n: s.metrics.get(_STRATEGY, SPARK) for n, (_, s) in progress.items()}
     # Without planner state and assignor metrics, assume that Spark's default was used.
-    is_spark = state is None and set(strategies.values()) <= {SPARK}
-    ui = {b.batch: b for b in facts.ui.batches} if facts.ui is not None and is_only else {}
+    is_spark = state is None and set(strategy_by_batch.values()) <= {SPARK}
+    ui_by_batch = {b.batch: b for b in facts.ui.batches} if facts.ui and is_only else {}
     batches, last_assignor = [], None
-    for number in sorted(reads.keys() | progress.keys()):
-        assignor = assignors.get(number, strategies.get(number, SPARK if is_spark else None))
-        batch = SourceBatch(number, reads.get(number, {}), seconds=seconds_by_batch.get(number))
-        if number in ui:
-            batch = _add_ui(batch, ui[number], assignor)
+    for number in sorted(reads_by_batch.keys() | progress.keys()):
+        strategy = strategy_by_batch.get(number, SPARK if is_spark else None)
+        assignor = assignor_by_batch.get(number, strategy)
+        reads, seconds = reads_by_batch.get(number, {}), seconds_by_batch.get(number)
+        batch = SourceBatch(number, reads, seconds=seconds)
+        if number in ui_by_batch:
+            batch = _add_ui(batch, ui_by_batch[number], assignor)
         if number in progress:
             batch = _add_progress(batch, *progress[number])
         if not batch.read_offsets:
             continue  # the batch's start offsets are unknown
         if assignor == SPARK or (assignor and (batch.imbalance or 0.0) >= _UNSPLIT_IMBALANCE):
-            is_split = number in ui and len(ui[number].tasks) > len(batch.read_offsets)
+            tasks = ui_by_batch[number].tasks if number in ui_by_batch else ()
+            is_split = len(tasks) > len(batch.read_offsets)
             batch = replace(batch, pieces={} if is_split else batch.read_offsets)
         batches.append(replace(batch, **plan_fields.get(number, {})))
         last_assignor = assignor
