@@ -71,10 +71,8 @@ def _collect_source(
 ) -> SourceFacts:
     checkpoint_log = facts.checkpoint_log
     logged_batches = checkpoint_log.batches_by_source.get(name, ()) if checkpoint_log else ()
-    batches_with_data = [b for b in logged_batches if b.offset_count]
-    reads_by_batch = {
-        b.batch: {r.tp: r.size for r in b.ranges if r.size} for b in batches_with_data
-    }
+    data_batches = [b for b in logged_batches if b.offset_count]
+    reads_by_batch = {b.batch: {r.tp: r.size for r in b.ranges if r.size} for b in data_batches}
     seconds_by_batch = checkpoint_log.seconds_by_batch if checkpoint_log else {}
     plans = facts.plans.get(name, ())
     next_plans = [*plans[1:], None]
