@@ -177,8 +177,10 @@ class Log:
             try:
                 self._file = _LogFile(path, mode)
             except OSError as error:
-                reason = f"metrics.log_file {path} cannot be written ({error.strerror})"
-                raise MetricsError(reason) from error
+                raise MetricsError(
+                    f"metrics.log_file {path} cannot be written ({error.strerror}): check its "
+                    "path and permissions"
+                ) from error
 
     def write(self, line: Mapping[str, Any], progress: Mapping[str, Any] | None = None) -> None:
         """Write and flush a line; `progress` is added in a file, but not on stderr."""

@@ -129,6 +129,8 @@ class SparkUi:
             raise not_a_ui from error
         if not isinstance(applications, list) or not all("id" in a for a in applications):
             raise not_a_ui
+        if not applications:
+            raise OptionError(f"{address} has 0 applications: set spark.eventLog.enabled=true")
         candidates = [a for a in applications if history is None or str(a["id"]) == history[1]]
         if len(candidates) != 1:
             ids = ", ".join(str(a["id"]) for a in applications[:5])
@@ -136,7 +138,7 @@ class SparkUi:
             problem = f"no application {history[1]}" if history else f"{count} applications"
             raise OptionError(
                 f"{address} has {problem}: give the address of one application, such as "
-                f"{replace(address, path=prefix)}/history/ID{f' (IDs: {ids})' if ids else ''}"
+                f"{replace(address, path=prefix)}/history/ID (IDs: {ids})"
             )
         application = candidates[0]
         self.application, self.name = str(application["id"]), str(application.get("name", ""))
@@ -190,9 +192,7 @@ class SparkUi:
         """
         executors = sorted(self.fetch_executors(), key=lambda e: (len(e.executor), e.executor))
         slot_counts = {e.executor: e.slots for e in executors}
-        slot_names = {
-            e: tuple(f"{e.executor}/{slot}" for slot in range(e.slots)) for e in executors
-        }
+        slot_names = {e: tuple(f"{e.executor}/{n}" for n in range(e.slots)) for e in executors}
         running_executors: tuple[UiExecutor, ...] = ()
         names_by_executors: dict[tuple[UiExecutor, ...], tuple[str, ...]] = {}
         figures = []

@@ -78,8 +78,8 @@ class Summary:
     def lines(self) -> list[str]:
         """Return the first screen as lines of text."""
         (_, problem, evidence), *tiles = self._worst_source.tiles
-        lines = [(problem, evidence), *((f"{title}: {text}", note) for title, text, note in tiles)]
-        return [f"{text}{f' ({note})' * bool(note)}" for text, note in lines]
+        pairs = [(problem, evidence), *((f"{title}: {text}", note) for title, text, note in tiles)]
+        return [f"{text}{f' ({note})' * bool(note)}" for text, note in pairs]
 
     def write_section(self) -> list[str]:
         """Write the first screen, then the causes of all sources."""
