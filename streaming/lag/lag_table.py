@@ -101,8 +101,8 @@ def format_summary(rows: Sequence[Row]) -> str:
     if not total.partitions or total.unknown_lag < total.partitions:
         parts.append(f"{total.with_lag} with lag: {total.lag} offsets behind")
     if total.seconds_behind is not None and total.unknown_seconds:
-        unknown = f"unknown for {pluralize(total.unknown_seconds, 'partition')}"
-        parts.append(f"{total.seconds_behind:.1f} s or more ({unknown})")
+        unknown_text = f"unknown for {pluralize(total.unknown_seconds, 'partition')}"
+        parts.append(f"{total.seconds_behind:.1f} s or more ({unknown_text})")
     elif total.seconds_behind is not None:
         parts.append(f"at most {total.seconds_behind:.1f} s")
     if total.unknown_lag:

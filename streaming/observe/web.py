@@ -59,8 +59,8 @@ class Address:
             )
         authorization = None
         if parts.username is not None:
-            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-            authorization = f"Basic {base64.b64encode(pair.encode()).decode()}"
+            credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            authorization = f"Basic {base64.b64encode(credentials.encode()).decode()}"
         url_host = f"[{host}]" if ":" in host else host
         host_port = f"{url_host}:{port}" if port else url_host
         return cls(parts.scheme, host_port, parts.path.rstrip("/"), authorization)

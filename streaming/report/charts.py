@@ -124,9 +124,9 @@ def draw_timeline(batch: BatchFigures, css: str, scale_s: float) -> str:
 def draw_batch_columns(runs: Sequence[RunFigures], css: Sequence[str]) -> str:
     """Draw the duration of each batch (pale during warm-up), with the runs side by side."""
     left, top, height = 42.0, 8.0, 150.0
-    columns = max((len(run.batches) for run in runs), default=0) or 1
+    column_count = max((len(run.batches) for run in runs), default=0) or 1
     longest_s = max((batch.seconds for run in runs for batch in run.batches), default=0.0) or 1.0
-    column_width = (WIDTH - left) / columns
+    column_width = (WIDTH - left) / column_count
     bar_width = column_width * 0.8 / max(1, len(runs))
     shapes = _draw_value_axis(left, top, height, [f"{longest_s * part:.1f} s" for part in _TICKS])
     for run_index, run in enumerate(runs):
@@ -164,8 +164,8 @@ def _label_batches(numbers: Sequence[int], left: float, column_width: float, y: 
 
 def _select_largest(values: Mapping[str, float]) -> list[str]:
     """Return the names of the `_MAX_ROWS` largest values, in their original order."""
-    ranked = sorted(values, key=lambda name: -values[name])[:_MAX_ROWS]
-    return [name for name in values if name in ranked]
+    largest_names = sorted(values, key=lambda name: -values[name])[:_MAX_ROWS]
+    return [name for name in values if name in largest_names]
 
 
 def _note_omission(total: int, x: float, y: float) -> list[str]:

@@ -41,8 +41,8 @@ def java_hash(topic: str, partition: int) -> int:
     utf16_bytes = topic.encode("utf-16-be", "surrogatepass")
     for high, low in zip(utf16_bytes[::2], utf16_bytes[1::2], strict=True):
         topic_hash = (31 * topic_hash + (high << 8 | low)) & 0xFFFFFFFF
-    code = (31 * (31 + partition) + topic_hash) & 0xFFFFFFFF
-    return code - (1 << 32) if code >= 1 << 31 else code
+    hash_code = (31 * (31 + partition) + topic_hash) & 0xFFFFFFFF
+    return hash_code - (1 << 32) if hash_code >= 1 << 31 else hash_code
 
 
 def place_by_hash(ranges: Sequence[OffsetRange], executors: Sequence[Executor]) -> list[PlacedTask]:

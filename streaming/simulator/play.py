@@ -230,8 +230,8 @@ def _make_cross_zone_test(batch: SimulatedBatch) -> Callable[[Partition, str], b
         return lambda _partition, _executor: False
     rack_sets = map(batch.replicas.racks.__getitem__, batch.replicas.code.tolist())
     racks = dict(zip(batch.partitions, rack_sets, strict=True))
-    zone = {e.id: e.rack for e in batch.executors}
-    return lambda tp, e: bool(racks[tp] and zone[e]) and zone[e] not in racks[tp]
+    zone_of = {e.id: e.rack for e in batch.executors}
+    return lambda tp, e: bool(racks[tp] and zone_of[e]) and zone_of[e] not in racks[tp]
 
 
 def play(query: SimulatedQuery) -> list[PlayedBatch]:
