@@ -139,7 +139,7 @@ class _Handler(MetricsHandler):
         self.connection.settimeout(_RESPONSE_TIMEOUT_S)  # for the whole response
 
     def do_GET(self) -> None:
-        """Send the metrics."""
+        """Send the metrics, or status 404 for another path."""
         if urlsplit(self.path).path != _PATH:
             self.send_error(404, explain=f"the metrics are at {_PATH}")
         else:

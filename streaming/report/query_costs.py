@@ -51,9 +51,9 @@ def write_section(facts: QueryFacts) -> list[str]:
     return [page.side_by_side([*figures, table])]
 
 
-def _draw_costs(by: str, costs: Mapping[str, float], caption: str) -> str:
-    picture = charts.draw_value_bars(f"time per record by {by}", costs, format_seconds)
-    return page.figure(f"Time per record, by {by}", picture, caption)
+def _draw_costs(dimension: str, costs: Mapping[str, float], caption: str) -> str:
+    picture = charts.draw_value_bars(f"time per record by {dimension}", costs, format_seconds)
+    return page.figure(f"Time per record, by {dimension}", picture, caption)
 
 
 def _compute_cost_by_executor(run: RunFigures) -> dict[str, float]:

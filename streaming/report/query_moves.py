@@ -25,7 +25,7 @@ _EXPLAIN_HINT = "assignor report CHECKPOINT --batch N explains one of the last b
 
 
 def write_section(facts: QueryFacts) -> list[str]:
-    """Write the section from the metrics log."""
+    """Write the section from the metrics log; only a note without plans by an assignor."""
     if not facts.progress:
         return [page.note(f"Moves are unknown: also give the metrics log. {_EXPLAIN_HINT}")]
     batch_count, rows = _list_moves(facts.progress)
