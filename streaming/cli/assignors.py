@@ -13,7 +13,7 @@ from assignor_bridge.assignors.protocol import Assignor
 from assignor_bridge.errors import OptionError
 from assignor_bridge.options import parse_options
 from streaming.simulator.mappings import MAX_TASKS
-from streaming.simulator.play import SPARK_MAPPINGS, is_sparks
+from streaming.simulator.play import SPARK_MAPPINGS, is_spark_mapping
 
 OwnAssignors = Annotated[
     list[str] | None,
@@ -53,7 +53,7 @@ def parse_names(text: str, option: str = "--assignors") -> list[str]:
 def check_names(names: Sequence[str], find: Callable[[str], Assignor]) -> None:
     """Raise OptionError for a name that is neither a Spark mapping nor a loadable assignor."""
     for name in names:
-        if not is_sparks(name):
+        if not is_spark_mapping(name):
             find(name)
 
 

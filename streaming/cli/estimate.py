@@ -19,7 +19,7 @@ from streaming.replay.answers import list_assumptions, replay_to_json, write_sum
 from streaming.replay.cluster import choose_cluster
 from streaming.replay.log import read_checkpoint_log
 from streaming.replay.plan_log import read_tasks
-from streaming.replay.replayed import EVERYTHING, ITSELF, Replay
+from streaming.replay.replayed import DEFAULT_NAMES, ITSELF, Replay
 from streaming.replay.traffic import PRICE_PER_GB, estimate_traffic
 from streaming.report.replays import HEAD, build_rows, draw_replay, write_replays
 
@@ -54,7 +54,7 @@ def estimate(
             help="Mappings to compare, separated by commas: assignor names, spark, "
             "minPartitions[=N], maxRecordsPerPartition[=N]."
         ),
-    ] = ",".join(EVERYTHING),
+    ] = ",".join(DEFAULT_NAMES),
     cost_us: Annotated[
         float | None,
         typer.Option(min=0.001, max=1_000_000_000, metavar="MICROSECONDS", help=_COST_HELP),
@@ -107,16 +107,16 @@ def estimate(
     log = read_checkpoint_log(checkpoint)
     for warning in log.checkpoint.warnings:
         note(warning)
-    check_source(source, log.sources)
+    check_source(source, log.batches_by_source)
     racks = zone_options.add_broker_racks(racks, log, bootstrap_servers, command_config)
-    sources = [source] if source is not None else list(log.sources)
+    sources = [source] if source is not None else list(log.batches_by_source)
     if output is not None and output.suffix == ".svg" and len(sources) > 1:
         raise OptionError(
             f"--output {output}: the query has {len(sources)} Kafka sources; choose one with "
             "--source or write an .html file"
         )
     stderr, replays = Console(stderr=True), []
-    batches_by_source = {name: log.sources[name][-(batches or 0) :] for name in sources}
+    batches_by_source = {name: log.batches_by_source[name][-(batches or 0) :] for name in sources}
     tasks_by_source = {} if plan_log is None else read_tasks(plan_log, batches_by_source, find)
     if tasks_by_source and any(option is not None for option in (executors, slots, hosts)):
         tasks_by_source = {}

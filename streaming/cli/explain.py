@@ -17,7 +17,7 @@ from streaming.observe.words import format_seconds
 from streaming.replay.kept_batch import read_kept_batch
 from streaming.replay.log import read_checkpoint_log
 from streaming.replay.one_batch import Explanation, PartitionStory, explain_batch, format_amount
-from streaming.replay.replayed import EVERYTHING
+from streaming.replay.replayed import DEFAULT_NAMES
 
 #: Maximum number of partitions printed: first those that do not stay, then by falling cost.
 _MAX_LISTED = 10
@@ -59,19 +59,17 @@ def print_batch(
     Text has at most `_MAX_LISTED` partitions. Raises OptionError for an unknown batch, partition,
     or source, and if `source` is None but the query has several.
     """
-    names = EVERYTHING if assignors is None else parse_names(assignors)
+    names = DEFAULT_NAMES if assignors is None else parse_names(assignors)
     find = make_finder(names, "--assignors")
     check_names(names, find)
     log = read_checkpoint_log(checkpoint)
     for warning in log.checkpoint.warnings:
         note(warning)
-    check_source(source, log.sources)
+    check_source(source, log.batches_by_source)
     if source is None:
-        if len(log.sources) > 1:
-            raise OptionError(
-                f"the query has {len(log.sources)} Kafka sources: choose one with --source"
-            )
-        [source] = log.sources
+        if (count := len(log.batches_by_source)) > 1:
+            raise OptionError(f"the query has {count} Kafka sources: choose one with --source")
+        [source] = log.batches_by_source
     number = None if batch == _LAST_BATCH else batch
     explanation = explain_batch(read_kept_batch(log, source, number, plan_log, find), names, find)
     stories = _choose_stories(explanation.stories, partition)
@@ -87,7 +85,7 @@ def print_batch(
 
 def _choose_stories(stories: Sequence[PartitionStory], name: str | None) -> list[PartitionStory]:
     if name is None:
-        return sorted(stories, key=lambda s: (s.change == "stays", -s.predicted, s.partition))
+        return sorted(stories, key=lambda s: (s.change == "stays", -s.predicted_cost, s.partition))
     match = _PARTITION.fullmatch(name)
     if match is None:
         raise OptionError(f"--partition {name!r}: expected a topic and a number, such as orders-7")
@@ -104,9 +102,9 @@ def _print_plan(title: str, explanation: Explanation, *, with_reasons: bool) -> 
     print_lines([f"batch {batch.number} of {title}", summary, f"Based on {batch.origin}."])
     if batch.readers:
         partitions = pluralize(len(batch.readers), "partition")
-        matches_text = f"{explanation.matches:,} of {partitions}"
-        print_lines([f"{matches_text} have the same executor as in the checkpoint."])
-        if explanation.matches < len(batch.readers):
+        matches = f"{explanation.matching_partitions:,} of {partitions}"
+        print_lines([f"{matches} have the same executor as in the checkpoint."])
+        if explanation.matching_partitions < len(batch.readers):
             note(
                 "this plan differs from the original plan, which may have used other options or "
                 "racks; a plan log (assignor.planLog) records them"
@@ -116,7 +114,7 @@ def _print_plan(title: str, explanation: Explanation, *, with_reasons: bool) -> 
 
 
 def _print_story(story: PartitionStory, explanation: Explanation) -> None:
-    cost = f"predicted {format_amount(story.predicted, explanation.weights)}"
+    cost = f"predicted {format_amount(story.predicted_cost, explanation.weights)}"
     if story.took_s is not None:
         cost += f", took {format_seconds(story.took_s)}"
     print_lines(

@@ -14,7 +14,7 @@ from streaming.kafka.brokers import Brokers
 from streaming.kafka.java_properties import parse_properties
 from streaming.kafka.servers import parse_servers
 from streaming.kafka.settings import SettingsError
-from streaming.lag.positions import read_checkpoint_positions, read_group_positions
+from streaming.lag.positions import fetch_group_positions, list_checkpoint_positions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -114,10 +114,10 @@ def read_positions(
     or the user may not describe it.
     """
     if query is not None:
-        return read_checkpoint_positions(query, source)
+        return list_checkpoint_positions(query, source)
     if brokers is None:
         raise OptionError("--group needs the brokers: give --bootstrap-server or --command-config")
-    return read_group_positions(brokers, str(group))
+    return fetch_group_positions(brokers, str(group))
 
 
 def check_source(source: str | None, sources: Iterable[str]) -> None:

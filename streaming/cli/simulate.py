@@ -107,7 +107,7 @@ def simulate(
         cost=cost_s,
         cost_skew=cost_skew,
         service_noise=service_noise,
-        slow=_parse_slow(slow, executors),
+        slowness_by_index=_parse_slow(slow, executors),
         churn_every=churn_every,
         zones=zones,
         replication=replication,
@@ -134,23 +134,23 @@ def _to_table(results: Sequence[MappingResult]) -> tuple[tuple[str, ...], list[l
     rows = []
     for result in results:
         shares = (result.mean_regret_share, result.worst_regret_share, result.mean_cold_share)
-        mean_regret, worst_regret, mean_cold = (f"{share:.1%}" for share in shares)
-        seconds, tasks = f"{result.median_seconds:.3f}", f"{result.tasks:,.0f}"
-        rows.append([result.name, seconds, mean_regret, worst_regret, tasks, mean_cold])
-    if all(r.cross_zone_share is None for r in results):
+        mean_regret, worst_regret, cold = (f"{share:.1%}" for share in shares)
+        seconds, tasks = f"{result.median_seconds:.3f}", f"{result.mean_tasks:,.0f}"
+        rows.append([result.name, seconds, mean_regret, worst_regret, tasks, cold])
+    if all(r.mean_cross_zone_share is None for r in results):
         return _HEAD, rows
-    zone_cells = [f"{r.cross_zone_share or 0:.1%}" for r in results]
+    zone_cells = [f"{r.mean_cross_zone_share or 0:.1%}" for r in results]
     return (*_HEAD, "cross-zone"), [[*row, z] for row, z in zip(rows, zone_cells, strict=True)]
 
 
 def _to_json(result: MappingResult) -> dict[str, object]:
-    share = result.cross_zone_share
+    share = result.mean_cross_zone_share
     return {
         "name": result.name,
         "medianSeconds": round(result.median_seconds, 6),
         "meanOver": round(result.mean_regret_share, 6),
         "worstOver": round(result.worst_regret_share, 6),
-        "tasks": round(result.tasks, 2),
+        "tasks": round(result.mean_tasks, 2),
         "brokenContinuities": round(result.mean_cold_share, 6),
         **({} if share is None else {"crossZoneShare": round(share, 6)}),
     }

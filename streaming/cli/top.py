@@ -34,7 +34,7 @@ def watch_live(
 ) -> None:
     """Draw frames until a quit key or signal; only one with `once` or if stdout is no terminal."""
     watch = Watch(urls, query)
-    figures = watch.read_figures()
+    figures = watch.fetch_figures()
     console = Console(highlight=False)
     if once or not console.is_terminal:
         height = console.height if console.is_terminal else _DEFAULT_HEIGHT_LINES
@@ -58,7 +58,7 @@ def _draw_frames(watch: Watch, figures: LiveFigures, console: Console, interval_
             if signals.number is not None:
                 raise typer.Exit(128 + signals.number)
             try:
-                figures, note = watch.read_figures(), ""
+                figures, note = watch.fetch_figures(), ""
             except AssignorError as error:  # the driver is busy or gone: keep the last frame
                 note = f"{time.strftime('%H:%M:%S')}: {error}"
 

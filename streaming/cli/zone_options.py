@@ -53,7 +53,7 @@ def add_broker_racks(
     brokers = connect_to_brokers(servers, command_config, 10.0)
     if racks is None or brokers is None:
         return racks
-    topics = {r.topic for batches in log.sources.values() for b in batches for r in b.ranges}
+    topics = {r.topic for bs in log.batches_by_source.values() for b in bs for r in b.ranges}
     replica_racks, allows_follower_reads = fetch_replica_racks(brokers, topics)
     for line in brokers.notes:
         note(line)

@@ -161,7 +161,7 @@ def _add_progress(
         figures,
         seconds=progress.seconds,
         records=progress.rows,
-        lag={str(tp): count for tp, count in sorted(source.waiting.items())},
+        lag={str(tp): count for tp, count in sorted(source.unread_at_start.items())},
         metrics=source.metrics,
         newest_age_s=commit_time_s - last_s,
         oldest_age_s=commit_time_s - first_s,

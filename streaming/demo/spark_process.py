@@ -105,7 +105,7 @@ def start_spark(folder: Path, workers: int, master: str | None) -> SparkSession:
             raise DemoError(f"only {executor_count} of {workers} executors started within 90 s")
         time.sleep(0.1)
         with contextlib.suppress(WebError):  # the UI may respond late on a busy machine
-            executor_count = sum(e.is_worker for e in get_ui(spark).fetch_executors())
+            executor_count = sum(e.is_running_worker for e in get_ui(spark).fetch_executors())
     _warm_up(spark, folder / "warm-up", workers)
     return spark
 

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 #: Small enough for thousands of partitions in one response; most first record batches fit.
 _MAX_PARTITION_BYTES = 16 * 1024
-_MESSAGES_PER_CALL = 5_000
-_WAIT_S = 0.1
-#: Valid timestamps, until the year 9999; some producers send nanoseconds, which are larger.
-_TIMES_MS = range(253_402_300_800_000)
+_MAX_MESSAGES = 5_000  # of a call of consume
+_TIMEOUT_S = 0.1  # of a call of consume
+#: Timestamps until the year 9999; some producers send nanoseconds, which are larger.
+_VALID_TIMES_MS = range(253_402_300_800_000)
 
 
 class FirstRecord(NamedTuple):
-    """The first record at or after an offset, because compaction may have removed that offset."""
+    """The first record at or after an offset; compaction may have removed the offset itself."""
 
     offset: int
     #: Timestamp in seconds since 1970.
@@ -40,8 +40,8 @@ def find_first_unread(
 ) -> dict[Partition, FirstRecord | None]:
     """Return the first record of each partition at or after its offset.
 
-    The value is None if no record follows, only transaction markers or gaps. A partition is omitted
-    if its read fails (added to `failures`) or `limit_s` ends first, or if the time is invalid.
+    The value is None if only transaction markers or gaps follow. A partition is omitted if its read
+    fails (added to `failures`), if `limit_s` ends first, or if the record has no valid timestamp.
     """
     if not offsets or limit_s <= 0:
         return {}
@@ -60,7 +60,7 @@ def find_first_unread(
         consumer.assign([TopicPartition(*partition, offsets[partition]) for partition in offsets])
         while open_partitions and time.monotonic() < deadline:
             partitions_to_pause = []
-            for message in consumer.consume(min(len(open_partitions), _MESSAGES_PER_CALL), _WAIT_S):
+            for message in consumer.consume(min(len(open_partitions), _MAX_MESSAGES), _TIMEOUT_S):
                 if is_group_refusal(message):
                     continue
                 partition = Partition(message.topic() or "", message.partition() or 0)
@@ -71,14 +71,13 @@ def find_first_unread(
                 if partition in open_partitions:
                     open_partitions.remove(partition)
                     partitions_to_pause.append(TopicPartition(*partition))
-                    kind, time_ms = message.timestamp()
+                    time_type, time_ms = message.timestamp()
+                    has_time = time_type != TIMESTAMP_NOT_AVAILABLE  # not in old record formats
                     if is_end:
                         first_records[partition] = None
-                    # Old record formats have no timestamp; some producers send -1.
-                    elif error is None and kind != TIMESTAMP_NOT_AVAILABLE and time_ms in _TIMES_MS:
-                        first_records[partition] = FirstRecord(
-                            message.offset() or 0, time_ms / 1000
-                        )
+                    elif error is None and has_time and time_ms in _VALID_TIMES_MS:
+                        offset = message.offset() or 0
+                        first_records[partition] = FirstRecord(offset, time_ms / 1000)
             if partitions_to_pause:
                 consumer.pause(partitions_to_pause)
     finally:

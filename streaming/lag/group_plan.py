@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from streaming.kafka.brokers import Brokers
     from streaming.kafka.classic_groups import ClassicGroup
 
-#: Any number, because all members own their partitions since the same rebalance.
+#: Any number, because the same rebalance assigned all partitions, so no claim is outdated.
 _GENERATION = 1
 
 
@@ -32,9 +32,9 @@ class GroupPlan:
     """One assignment of the group's partitions."""
 
     assignor: str
-    #: Partitions by member id and topic.
+    #: Partition numbers by member ID and topic.
     partitions: Mapping[str, Mapping[str, Sequence[int]]]
-    #: Total lag by member id, in offsets.
+    #: Total lag by member ID, in offsets.
     lag_by_member: Mapping[str, int]
     #: Number of partitions that their current owner would lose.
     moved_partitions: int
@@ -64,15 +64,15 @@ class GroupLags:
 
 
 def find_assignors(names: Sequence[str], find: Callable[[str], Assignor]) -> list[Assignor]:
-    """Return the named assignors; raise OptionError for an unknown one."""
+    """Return the named assignors, custom ones without options; raise OptionError if unknown."""
     return [configure_without_options(find(name)) for name in names]
 
 
 def fetch_lags(brokers: Brokers, group: ClassicGroup) -> GroupLags:
     """Return the lags of the group's topics; none for a partition without a known end offset.
 
-    Brokers do not have a consumer's `auto.offset.reset`, so a partition without a commit has lag 0,
-    as with Kafka's default, `latest`.
+    A consumer's `auto.offset.reset` is not stored, so a partition without a commit gets lag 0, as
+    with Kafka's default, `latest`.
     """
     topics = frozenset[str]().union(*(member.topics for member in group.members))
     commits = fetch_group_offsets(brokers, group.name)
@@ -108,7 +108,7 @@ def plan(group: ClassicGroup, group_lags: GroupLags, assignor: Assignor) -> Grou
             {t: ns for t, ns in member.partitions.items() if t in group_lags.partition_counts},
             _GENERATION,
             instance=member.instance,
-            **_read_user_data(member.user_data, group.assignor == assignor.name),
+            **_decode_user_data(member.user_data, group.assignor == assignor.name),
         )
         for member in group.members
     )
@@ -143,8 +143,8 @@ def check_online_upgrade(group: ClassicGroup) -> str | None:
     )
 
 
-def _read_user_data(data: bytes | None, is_same_assignor: bool) -> dict[str, Any]:
-    """Return the fields of a member that come from user data, if the same assignor wrote them."""
+def _decode_user_data(data: bytes | None, is_same_assignor: bool) -> dict[str, Any]:
+    """Return the `Member` fields from user data; empty if missing or another assignor's."""
     if data is None or not is_same_assignor:
         return {}
     return {"user_data": data, "capacity": decode_capacity(data)}

@@ -30,7 +30,7 @@ class Row:
     #: Age of the first unread record; 0 if no record is unread.
     seconds_behind: float | None = None
     retention: Retention | None = None
-    #: Whether only transaction markers and gaps are unread, so that no record can be lost.
+    #: Whether only transaction markers or gaps are unread, so that no record can be lost.
     only_markers: bool = False
     #: Whether the partition is missing on the brokers.
     gone: bool = False
@@ -52,7 +52,7 @@ class Row:
 
     @property
     def lag(self) -> int | None:
-        """Number of offsets from the position to the log's end; negative if it is beyond."""
+        """Number of offsets from the position to the log's end; negative beyond the end."""
         if self.position.offset is None or self.log_end is None:
             return None
         return self.log_end - self.position.offset
@@ -66,7 +66,7 @@ class Row:
 
     @property
     def at_risk(self) -> bool | None:
-        """Whether retention has deleted or will delete unread records; None if unknown."""
+        """Whether retention has deleted or may delete unread records; None if unknown."""
         if self.lost:
             return True
         if self.lag is None or self.lag < 0:
@@ -116,28 +116,29 @@ class Row:
 
 
 def fetch_rows(
-    positions: Sequence[Position], brokers: Brokers, *, seconds_limit_s: float, whole_topics: bool
+    positions: Sequence[Position], brokers: Brokers, *, read_limit_s: float, whole_topics: bool
 ) -> list[Row]:
     """Return one row per position, with offsets, times and retention from the brokers.
 
-    Reading the times of first unread records may take `seconds_limit_s`; with 0, they are unknown.
+    Reading the times of first unread records may take `read_limit_s`; with 0, they are unknown.
     With `whole_topics`, partitions of the same topics without a position also get a row.
     """
-    partitions = brokers.list_partitions({position.topic for position in positions})
+    numbers_by_topic = brokers.list_partitions({position.topic for position in positions})
     if whole_topics:
-        positions = _add_unread_partitions(positions, partitions)
-    existing = {p.tp for p in positions if p.partition in partitions.get(p.topic, ())}
-    retention_by_topic = brokers.fetch_retention(partitions)
-    begins, ends = brokers.fetch_log_ranges(existing)
-    deadline = time.monotonic() + seconds_limit_s
+        positions = _add_missing_positions(positions, numbers_by_topic)
+    existing_tps = {p.tp for p in positions if p.partition in numbers_by_topic.get(p.topic, ())}
+    retention_by_topic = brokers.fetch_retention(numbers_by_topic)
+    begins, ends = brokers.fetch_log_ranges(existing_tps)
+    deadline = time.monotonic() + read_limit_s
     rows = []
     failures: Failures = {}
     for _, owner_positions in groupby(positions, key=lambda position: position.owner):
         pairs = [(position, position.tp) for position in owner_positions]
-        first_offsets = {
-            tp: _find_unread(p.offset, begins.get(tp), ends.get(tp)) for p, tp in pairs
+        unread_offsets = {
+            tp: offset
+            for p, tp in pairs
+            if (offset := _find_unread_offset(p.offset, begins.get(tp), ends.get(tp))) is not None
         }
-        unread_offsets = {tp: first for tp, first in first_offsets.items() if first is not None}
         first_records = find_first_unread(
             brokers, unread_offsets, deadline - time.monotonic(), failures
         )
@@ -150,41 +151,41 @@ def fetch_rows(
             if only_markers or (end is not None and position.offset == end):
                 seconds_behind = 0.0
             is_gone = position.topic in brokers.missing_topics or (
-                position.topic in partitions and tp not in existing
+                position.topic in numbers_by_topic and tp not in existing_tps
             )
             topic_retention = retention_by_topic.get(position.topic)
             rows.append(
                 Row(position, begin, end, seconds_behind, topic_retention, only_markers, is_gone)
             )
-    brokers.note_failures("seconds behind", failures, len(existing))
+    brokers.note_failures("seconds behind", failures, len(existing_tps))
     return rows
 
 
-def _add_unread_partitions(
-    positions: Sequence[Position], partitions: Mapping[str, frozenset[int]]
+def _add_missing_positions(
+    positions: Sequence[Position], numbers_by_topic: Mapping[str, frozenset[int]]
 ) -> list[Position]:
-    """Add a position without offset for each partition of the same topics that has none."""
-    read_partitions = {(position.owner, *position.tp) for position in positions}
-    owners = {(position.owner, position.topic) for position in positions}
-    unread = [
+    """Add a position without offset for each partition of an owner's topics that has none."""
+    owner_partitions = {(position.owner, *position.tp) for position in positions}
+    owner_topics = {(position.owner, position.topic) for position in positions}
+    missing_positions = [
         Position(owner, topic, number)
-        for owner, topic in owners
-        for number in partitions.get(topic, ())
-        if (owner, topic, number) not in read_partitions
+        for owner, topic in owner_topics
+        for number in numbers_by_topic.get(topic, ())
+        if (owner, topic, number) not in owner_partitions
     ]
-    return sorted([*positions, *unread], key=lambda p: (p.owner, p.topic, p.partition))
+    return sorted([*positions, *missing_positions], key=lambda p: (p.owner, p.topic, p.partition))
 
 
-def _find_unread(offset: int | None, begin: int | None, end: int | None) -> int | None:
-    """Return the first unread offset that is still in the log; None if none or unknown."""
+def _find_unread_offset(offset: int | None, begin: int | None, end: int | None) -> int | None:
+    """Return the first unread offset in the log; None if there is none or an argument is None."""
     if offset is None or begin is None or end is None:
         return None
-    first = max(offset, begin)
-    return first if first < end else None
+    unread_offset = max(offset, begin)
+    return unread_offset if unread_offset < end else None
 
 
 def select_rows(rows: Sequence[Row], *, only_with_lag: bool = False, order: str = "") -> list[Row]:
-    """Sort rows by `order` (lag, seconds, loss), worst first, unknown last; "" keeps the order.
+    """Return rows by `order` (lag, seconds, loss), worst first, unknown last; "" keeps the order.
 
     With `only_with_lag`, omit partitions that are read to the end.
     """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from streaming.lag.lag_records import Row
 
-#: Columns by their keys in JSON; the first nine are those of Kafka 4.1
+#: Columns, named by their JSON keys; the first nine are those of Kafka 4.1
 #: (ConsumerGroupCommand.printOffsets).
 _COLUMNS = (
     "group", "topic", "partition", "current_offset", "log_end_offset", "lag", "consumer_id",
@@ -44,7 +44,7 @@ class LagTotal:
     ahead: int
     #: Number of offsets deleted unread.
     lost: int
-    #: Maximum of the known seconds behind, and minimum of the known seconds to loss; None if none.
+    #: Maximum known seconds behind, and minimum known seconds to loss; None if none is known.
     seconds_behind: float | None
     seconds_to_loss: float | None
     #: Number of partitions with lag whose seconds behind are unknown.
@@ -52,7 +52,7 @@ class LagTotal:
 
 
 def sum_up(rows: Sequence[Row]) -> LagTotal:
-    """Return the totals of all rows, without unknown values."""
+    """Return the totals of all rows; sums, maximum, and minimum omit unknown values."""
     lags = [row.lag for row in rows if row.lag is not None]
     seconds_behind = [row.seconds_behind for row in rows if row.seconds_behind is not None]
     seconds_to_loss = [row.seconds_to_loss for row in rows if row.seconds_to_loss is not None]
@@ -72,7 +72,7 @@ def sum_up(rows: Sequence[Row]) -> LagTotal:
 def format_table(rows: Sequence[Row], width: int | None = None) -> str:
     """Format a table, with `-` for unknown values, and a summary line.
 
-    If the terminal's `width` is too small, the columns not in `_NARROW_HEADS` are omitted.
+    If `width` is too small (None never is), columns not in `_NARROW_HEADS` are omitted.
     """
     heads = {name: name.upper().replace("_", "-") for name in _COLUMNS}
     lines = _format_lines(rows, heads, "TIME-TO-LOSS")
@@ -101,8 +101,8 @@ def format_summary(rows: Sequence[Row]) -> str:
     if not total.partitions or total.unknown_lag < total.partitions:
         parts.append(f"{total.with_lag} with lag: {total.lag} offsets behind")
     if total.seconds_behind is not None and total.unknown_seconds:
-        unknown = f"unknown for {pluralize(total.unknown_seconds, 'partition')}"
-        parts.append(f"{total.seconds_behind:.1f} s or more ({unknown})")
+        unknown_text = f"unknown for {pluralize(total.unknown_seconds, 'partition')}"
+        parts.append(f"{total.seconds_behind:.1f} s or more ({unknown_text})")
     elif total.seconds_behind is not None:
         parts.append(f"at most {total.seconds_behind:.1f} s")
     if total.unknown_lag:
@@ -112,7 +112,11 @@ def format_summary(rows: Sequence[Row]) -> str:
     if total.lost:
         parts.append(f"{total.lost} offsets were deleted unread")
     if total.seconds_to_loss is not None and not total.lost:
-        known_note = " known" if total.unknown_seconds else ""
+        is_partial = any(
+            (row.lag or 0) > 0 and row.at_risk is not False and row.seconds_to_loss is None
+            for row in rows
+        )
+        known_note = " known" if is_partial else ""
         parts.append(f"first{known_note} loss in {format_duration(total.seconds_to_loss)}")
     return ", ".join(parts)
 
@@ -136,7 +140,9 @@ def find_alarms(rows: Sequence[Row], gone_topics: set[str]) -> list[str]:
             "its reader will fail or start over"
         )
     if lost_text := list_partitions("lost", " at {0} (log begins at {1})"):
-        lines.append(f"records were deleted unread: {lost_text}; raise retention.ms or read faster")
+        lines.append(
+            f"records were deleted unread: {lost_text}; raise the retention or read faster"
+        )
     if gone_text := list_partitions("gone"):
         lines.append(f"missing partitions: {gone_text}; the topic was probably re-created")
     return lines + [f"topic {name!r} no longer exists" for name in sorted(gone_topics)]
@@ -158,13 +164,13 @@ def format_duration(seconds: float) -> str:
 
 
 def _format_cells(row: Row, columns: Iterable[str]) -> list[str]:
-    figures = row.as_json()
-    cells = [_format_cell(figures[name]) for name in columns]
-    if figures["state"] in _STATES_SHOWN_AS_LOSS:
-        return [*cells, figures["state"]]
-    if figures["at_risk"] is False:
+    values = row.as_json()
+    cells = [_format_cell(values[name]) for name in columns]
+    if values["state"] in _STATES_SHOWN_AS_LOSS:
+        return [*cells, values["state"]]
+    if values["at_risk"] is False:
         return [*cells, "none"]
-    seconds = figures["seconds_to_loss"]
+    seconds = values["seconds_to_loss"]
     return [*cells, _UNKNOWN if seconds is None else format_duration(seconds)]
 
 

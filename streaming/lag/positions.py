@@ -25,7 +25,7 @@ LATEST = -1
 class Position:
     """How far one partition was read; values that are unknown or do not apply are None."""
 
-    #: The group, or `sources/<n>` of a checkpoint.
+    #: The group's name, or `sources/<name>` of a checkpoint.
     owner: str
     topic: str
     partition: int
@@ -43,8 +43,8 @@ class Position:
         return Partition(self.topic, self.partition)
 
 
-def read_group_positions(brokers: Brokers, group: str) -> list[Position]:
-    """Return the offsets that a group has committed and the owners of its partitions.
+def fetch_group_positions(brokers: Brokers, group: str) -> list[Position]:
+    """Return the positions of a group: its committed offsets, and its partitions' consumers.
 
     Raises GroupError if the group does not exist or has no offset or partition that the user may
     describe, if the user may not describe the group, or if its coordinator does not answer.
@@ -61,7 +61,8 @@ def read_group_positions(brokers: Brokers, group: str) -> list[Position]:
         raise GroupError(
             f"group {group!r} has no offset on any topic that the user may describe"
             + (f" ({pluralize(len(consumers), 'consumer')} without partition)" if consumers else "")
-            + ": its topics were deleted (and re-created), or the user lacks Describe on each Topic"
+            + ": its topics were deleted (and re-created), it has not committed yet, or the user "
+            "lacks Describe permission on its topics"
         )
     return [
         Position(group, *tp, offsets.get(tp), owner.consumer_id, owner.host, owner.client_id)
@@ -71,16 +72,16 @@ def read_group_positions(brokers: Brokers, group: str) -> list[Position]:
     ]
 
 
-def read_checkpoint_positions(checkpoint: Checkpoint, source: str | None = None) -> list[Position]:
-    """Return the positions of a query, or of one source, after its last completed batch."""
+def list_checkpoint_positions(checkpoint: Checkpoint, source: str | None = None) -> list[Position]:
+    """Return the positions of a query, or of one source, after its last committed batch."""
     positions = []
     for name in checkpoint.sources if source is None else (source,):
         state = checkpoint.states.get(name)
-        readers = state.last_executors() if state else {}
+        executors = state.last_executors() if state else {}
         ends = flatten_offsets(checkpoint.ends_of(name, checkpoint.last_committed))
         planned_ends = flatten_offsets(checkpoint.ends_of(name, checkpoint.last_planned))
         for tp in sorted({*ends, *planned_ends}):
-            reader = readers.get(tp)
+            reader = executors.get(tp)
             host, executor = (reader.host, reader.executor) if reader else (None, None)
             position = Position(f"sources/{name}", *tp, ends.get(tp), host=host, executor=executor)
             positions.append(position)
@@ -100,29 +101,29 @@ class StartingOffsets:
 
 def build_starting_offsets(
     positions: Sequence[Position],
-    partitions: Mapping[str, Collection[int]] | None,
+    numbers_by_topic: Mapping[str, Collection[int]] | None,
     default_offset: int,
 ) -> StartingOffsets:
     """Build Spark's `startingOffsets` from positions.
 
-    `partitions` are the brokers' partitions, or None without brokers; `default_offset` is EARLIEST
-    or LATEST. Raises OptionError if two sources of a query have different offsets for a partition.
+    `numbers_by_topic` has the brokers' partitions, or is None without brokers; `default_offset` is
+    EARLIEST or LATEST. Raises OptionError if sources of a query have different offsets for one.
     """
-    read_offsets: dict[Partition, int | None] = {}
+    position_offsets: dict[Partition, int | None] = {}
     for position in positions:
-        if read_offsets.setdefault(position.tp, position.offset) != position.offset:
+        if position_offsets.setdefault(position.tp, position.offset) != position.offset:
             raise OptionError(
                 f"{position.tp} has different offsets in several sources: choose one with --source"
             )
-    existing_partitions = set(read_offsets)
-    if partitions is not None:
-        existing_partitions = {Partition(topic, n) for topic, ns in partitions.items() for n in ns}
+    existing_tps = set(position_offsets)
+    if numbers_by_topic is not None:
+        existing_tps = {Partition(topic, n) for topic, ns in numbers_by_topic.items() for n in ns}
     offsets: dict[str, dict[int, int]] = {}
     default_partitions = []
-    for tp in sorted(existing_partitions):
-        offset = read_offsets.get(tp)
+    for tp in sorted(existing_tps):
+        offset = position_offsets.get(tp)
         if offset is None:
             default_partitions.append(str(tp))
         offsets.setdefault(tp.topic, {})[tp.number] = default_offset if offset is None else offset
-    missing_partitions = tuple(map(str, sorted(set(read_offsets) - existing_partitions)))
+    missing_partitions = tuple(map(str, sorted(set(position_offsets) - existing_tps)))
     return StartingOffsets(offsets, tuple(default_partitions), missing_partitions)

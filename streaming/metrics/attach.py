@@ -17,7 +17,7 @@ from streaming.metrics.board import Board
 from streaming.metrics.log_ends import request_log_ends
 from streaming.metrics.outlets import Endpoint, Log, Textfile
 from streaming.observe.progress_log import (
-    first_error_line,
+    find_error_line,
     make_batch_line,
     make_end_line,
     redact_progress,
@@ -40,7 +40,7 @@ _LAG_INTERVAL_S = 5.0
 
 
 class Exporter:
-    """Write progress events to the configured endpoint, textfile, and log.
+    """Export the events of queries to the configured endpoint, textfile, and log.
 
     A separate thread handles the queued events, so that a full disk or a scrape of 10,000
     partitions cannot delay Spark. Only the first failure is logged, as a warning. `fetch_log_ends`
@@ -56,7 +56,7 @@ class Exporter:
     ) -> None:
         self._fetch_log_ends = fetch_log_ends
         self._redact = redact or Redactor()
-        self._why = why or (lambda _, text: first_error_line(text))
+        self._why = why or (lambda _, text: find_error_line(text))
         self._board = Board(config.cluster_name)
         path, mode = config.textfile, config.file_mode
         self._textfile = Textfile(self._board, path, mode) if path else None
@@ -204,7 +204,7 @@ def attach(
         Removes secrets from texts such as Spark's messages. Default: `Redactor`.
     why
         Returns one line that explains why a query failed, given its ID and Spark's message.
-        Default: the first line of the message, or the last of its Python traceback.
+        Default: the message's first line, or the exception of its Python traceback.
 
     Raises
     ------
@@ -218,10 +218,7 @@ def attach(
 
 
 def listen(spark: SparkSession, listener: StreamingQueryListener) -> Callable[[], None]:
-    """Add a listener; return a function that waits for its pending events and removes it.
-
-    That function warns if Spark is busy, and ignores a stopped Spark, but raises neither.
-    """
+    """Add a listener; return a function that waits up to 10 s for its events and removes it."""
     spark.streams.addListener(listener)
 
     def detach() -> None:

@@ -51,15 +51,15 @@ class _QueryMetrics:
     counters: dict[tuple[str, int], float] = field(default_factory=lambda: defaultdict(float))
     #: Last counter values that the current run reported, by metric and source.
     run_counters: dict[tuple[str, int], float] = field(default_factory=dict)
-    log_ends: dict[tuple[int, Partition], LogEnds] = field(default_factory=dict)
+    log_end_history: dict[tuple[int, Partition], LogEnds] = field(default_factory=dict)
 
-    def update(self, progress: BatchProgress, measured_s: float | None) -> bool:
+    def update(self, progress: BatchProgress, measured_at_s: float | None) -> bool:
         """See `Board.update`."""
         if self.last_progress.run_id != progress.run_id:  # Spark may drop a run's end event
             self.run_counters.clear()
             self.last_counted_batch = -1
         self.last_progress = progress
-        self._record_log_ends(progress.timestamp_s if measured_s is None else measured_s)
+        self._record_log_ends(progress.timestamp_s if measured_at_s is None else measured_at_s)
         for source in progress.sources:
             self._add_counters(source)
         if not progress.has_data or progress.batch <= self.last_counted_batch:
@@ -95,15 +95,15 @@ class _QueryMetrics:
         self._record_log_ends(time_s)
 
     def _record_log_ends(self, time_s: float) -> None:
-        """Record log ends: at `time_s` if they were measured, else at the batch's timestamp."""
-        log_ends = {}
+        """Record log ends: at `time_s` if they were measured, else at the start of the trigger."""
+        history = {}
         for source in self.last_progress.sources:
-            end_time_s = time_s if source.log_ends else self.last_progress.timestamp_s
+            measured_at_s = time_s if source.log_ends else self.last_progress.timestamp_s
             for tp, end in source.ends.items():
                 key = source.index, tp
-                log_ends[key] = self.log_ends.get(key) or LogEnds()
-                log_ends[key].add(end_time_s, end)
-        self.log_ends = log_ends
+                history[key] = self.log_end_history.get(key) or LogEnds()
+                history[key].add(measured_at_s, end)
+        self.log_end_history = history
 
     def estimate_lags(self, source: SourceProgress) -> dict[Partition, tuple[int, float | None]]:
         """Return each partition's lag in unread offsets, and in seconds (None if unknown).
@@ -113,8 +113,9 @@ class _QueryMetrics:
         """
         is_idle = self.idle_at_s > self.last_progress.timestamp_s
         offsets = source.end if source.log_ends or is_idle else source.begin
+        history = self.log_end_history
         return {
-            tp: (max(0, end - offset), self.log_ends[source.index, tp].estimate_lag_s(offset))
+            tp: (max(0, end - offset), history[source.index, tp].estimate_lag_s(offset))
             for tp, end in source.ends.items()
             if (offset := offsets.get(tp)) is not None
         }
@@ -162,7 +163,7 @@ class _QueryMetrics:
 
 
 class Board(Collector):
-    """Collect the metrics of a session's queries; `cluster_name` is a label of Kafka metrics."""
+    """Collect the metrics of a session's queries; `cluster_name` labels the Kafka metrics."""
 
     def __init__(self, cluster_name: str) -> None:
         self._cluster_name = cluster_name
@@ -176,14 +177,14 @@ class Board(Collector):
                 query.update_log_ends(ends.get(query_id, {}), time_s)
             return not self._queries.keys().isdisjoint(ends)
 
-    def update(self, progress: BatchProgress, measured_s: float | None = None) -> bool:
+    def update(self, progress: BatchProgress, measured_at_s: float | None = None) -> bool:
         """Update from a progress event; return whether it is the first for a batch with data.
 
-        `measured_s` is the Unix time at which the event's log ends were measured, or None.
+        `measured_at_s` is the Unix time of the event's log ends; None for its trigger's start.
         """
         with self._lock:
             query = self._queries.setdefault(progress.query_id, _QueryMetrics(progress))
-            return query.update(progress, measured_s)
+            return query.update(progress, measured_at_s)
 
     def mark_idle(self, query_id: str, timestamp_s: float) -> bool:
         """Record that a query has nothing to read; return whether it has reported progress."""
@@ -233,10 +234,7 @@ class Board(Collector):
             yield from query.collect_samples()
 
     def _collect_kafka_samples(self) -> Iterator[_Sample]:
-        """Yield the samples of the Kafka metrics.
-
-        If several sources of a group read a partition, the lowest offset is used.
-        """
+        """Yield the Kafka samples, from the lowest offset if a group reads a partition twice."""
         positions_by_group: dict[str, _Positions] = defaultdict(dict)
         log_ends: dict[Partition, int] = {}
         for query in self._queries.values():

@@ -95,5 +95,5 @@ class MetricsConfig(BaseModel):
 
     @property
     def exports(self) -> bool:
-        """Whether an exporter or the log is configured."""
+        """Whether the endpoint, the textfile, or the log is configured."""
         return any(part is not None for part in (self.port, self.textfile, self.log, self.log_file))

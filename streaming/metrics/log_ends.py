@@ -27,8 +27,9 @@ _MAX_CLOCK_STEP_S = 60.0
 def request_log_ends(spark: SparkSession, query_id: str | None) -> QueryOffsets:
     """Return the log ends of the partitions that a query reads; None requests all queries.
 
-    Waits for the brokers unless their last response is at most one second old. Queries without the
-    assignor option are omitted. The result is empty in a Spark Connect session or without the jar.
+    Waits up to 2 s for brokers, unless they answered in the last second or failed in the last 30 s.
+    Omits sources without the assignor option, or without an answer in the last two minutes. Empty
+    in a Spark Connect session or without the jar.
     """
     jvm: Any = getattr(spark, "_jvm", None)
     java_class = None if jvm is None else jvm.io.assignorbridge.kafka.LogEndOffsets
@@ -62,10 +63,10 @@ class LogEnds:
         points.append((time_s, end))
 
     def estimate_lag_s(self, offset: int) -> float | None:
-        """Return the estimated seconds since the log ended at `offset`; None if unknown.
+        """Return the estimated seconds from when the log ended at `offset` to the last log end.
 
-        Offsets below the first stored end are extrapolated at the mean rate of the stored ends. An
-        offset at or beyond the last end has a lag of 0.
+        An offset at or beyond the last end has a lag of 0. One below the first stored end is
+        extrapolated at the mean rate of the stored ends; None if there is no rate.
         """
         if not self._points:
             return None

@@ -1,7 +1,7 @@
 """Define the name, kind, labels, and meaning of all metrics; `docs/metrics.md` has the same table.
 
 `KAFKA` has the names and labels of kafka-lag-exporter, so that its dashboards and alerts work.
-`SPARK` follows Spark's `MetricsReporter`, in base units. `ASSIGNOR` has the planner's and readers'.
+`SPARK` follows Spark's `MetricsReporter`, in base units. `ASSIGNOR` describes plans and reads.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class _Server(socketserver.ThreadingTCPServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Handle the request, then free its thread."""
+        """Handle the request, then let another thread start."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -125,7 +125,7 @@ class _Handler(MetricsHandler):
     connection: socket.socket
 
     def setup(self) -> None:
-        """Read the whole request within the time limit, because it may arrive in pieces."""
+        """Read the whole request within one time limit, however slowly it arrives."""
         super().setup()
         deadline = time.monotonic() + _REQUEST_TIMEOUT_S
         request = b""
@@ -139,7 +139,7 @@ class _Handler(MetricsHandler):
         self.connection.settimeout(_RESPONSE_TIMEOUT_S)  # for the whole response
 
     def do_GET(self) -> None:
-        """Send the metrics."""
+        """Send the metrics, or status 404 for another path."""
         if urlsplit(self.path).path != _PATH:
             self.send_error(404, explain=f"the metrics are at {_PATH}")
         else:
@@ -177,8 +177,10 @@ class Log:
             try:
                 self._file = _LogFile(path, mode)
             except OSError as error:
-                reason = f"metrics.log_file {path} cannot be written ({error.strerror})"
-                raise MetricsError(reason) from error
+                raise MetricsError(
+                    f"metrics.log_file {path} cannot be written ({error.strerror}): check its "
+                    "path and permissions"
+                ) from error
 
     def write(self, line: Mapping[str, Any], progress: Mapping[str, Any] | None = None) -> None:
         """Write and flush a line; `progress` is added in a file, but not on stderr."""
@@ -210,7 +212,7 @@ class _LogFile:
         return Path(os.path.realpath(self._raw_path)) if self._can_rotate else self._raw_path
 
     def write(self, lines: bytes) -> None:
-        """Rotate a file that is too long or reopen one that was moved, then write the lines."""
+        """Rotate the file if it is too long, reopen it if it was moved, then write the lines."""
         if self._can_rotate:
             with contextlib.suppress(OSError):  # a log that is too long is better than no log
                 self._rotate_if_long()
@@ -276,7 +278,7 @@ def _open_to_append(path: Path, mode: int) -> IO[bytes]:
 
 
 def _open_with_mode(descriptor: int, mode: int) -> IO[bytes]:
-    """Open a new file and set its mode explicitly, because the umask would narrow it."""
+    """Wrap a new file's descriptor; set its mode explicitly, because the umask would narrow it."""
     file = os.fdopen(descriptor, "ab")
     os.fchmod(file.fileno(), mode)
     return file

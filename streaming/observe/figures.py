@@ -71,11 +71,11 @@ class RunFigures:
     @property
     def slots(self) -> tuple[str, ...]:
         """All slots that existed in any batch, sorted by executor."""
-        return tuple(sorted({slot for b in self.batches for slot in b.slots}, key=_by_executor))
+        return tuple(sorted({slot for b in self.batches for slot in b.slots}, key=_get_sort_key))
 
     @property
     def measured_batches(self) -> tuple[BatchFigures, ...]:
-        """The batches after the warm-up, or all batches if the run was shorter than the warm-up."""
+        """The batches after the warm-up, or all batches if there are none after it."""
         return self.batches[self.warm_up :] or self.batches
 
     @property
@@ -91,24 +91,24 @@ class RunFigures:
 
     @property
     def read_seconds(self) -> float:
-        """Median time from the start of the first reading task to the end of the last one."""
+        """Median time from the start of the first to the end of the last reading task, or 0."""
         batch_tasks = [batch.tasks for batch in self.measured_batches if batch.tasks]
         spans = [max(task.start_s + task.seconds for task in tasks) for tasks in batch_tasks]
         return statistics.median(spans) if spans else 0.0
 
     @property
     def imbalance(self) -> float:
-        """Mean ratio of the busiest slot's records to the mean slot's; 1 is balanced, 0 unknown."""
+        """Mean ratio of the busiest slot's records to the mean slot's; 0 without batches."""
         return _mean([max_over_mean(b.slot_records()) for b in self.measured_batches])
 
     @property
     def imbalance_of_time(self) -> float:
-        """Mean ratio of the busiest slot's time to the mean slot's; 1 is balanced, 0 unknown."""
+        """Mean ratio of the busiest slot's time to the mean slot's; 0 without batches."""
         return _mean([max_over_mean(b.slot_seconds()) for b in self.measured_batches])
 
     @property
     def mean_tasks(self) -> float:
-        """Mean number of reading tasks per batch."""
+        """Mean number of reading tasks per batch; 0 without batches."""
         return _mean([float(len(b.tasks)) for b in self.measured_batches])
 
     @property
@@ -130,20 +130,20 @@ class RunFigures:
         return _sum_by_name(self.slots, ((task.slot, task.seconds) for task in self.measured_tasks))
 
 
-def max_over_mean(load: Mapping[str, int] | Mapping[str, float]) -> float:
-    """Return the largest load divided by the mean load; 1.0 if there is no load."""
-    mean = sum(load.values()) / len(load) if load else 0
-    return max(load.values()) / mean if mean else 1.0
+def max_over_mean(loads: Mapping[str, int] | Mapping[str, float]) -> float:
+    """Return the largest load divided by the mean load; 1.0 if the sum is 0."""
+    mean = sum(loads.values()) / len(loads) if loads else 0
+    return max(loads.values()) / mean if mean else 1.0
 
 
-def _by_executor(slot: str) -> tuple[int, str, int]:
+def _get_sort_key(slot: str) -> tuple[int, str, int]:
     executor, _, number = slot.rpartition("/")
     return len(executor), executor, int(number)
 
 
-def _sum_by_name(names: Iterable[str], values: Iterable[tuple[str, _Number]]) -> dict[str, _Number]:
+def _sum_by_name(names: Iterable[str], pairs: Iterable[tuple[str, _Number]]) -> dict[str, _Number]:
     sums: dict[str, Any] = dict.fromkeys(names, 0)
-    for name, value in values:
+    for name, value in pairs:
         sums[name] = sums.get(name, 0) + value
     return sums
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 5.0
 #: Default ports by scheme; the URL of a standalone master always has a port.
-_PORTS = {"sc": "15002", "k8s": "443"}
+_DEFAULT_PORTS = {"sc": "15002", "k8s": "443"}
 _HTTP_PORT = "80"  # for k8s://http://…
 
 
@@ -25,14 +25,14 @@ def parse_addresses(url: str) -> list[str]:
     (['10.0.0.1:6443'], [])
     """
     scheme, separator, location = url.partition("://")
-    if not separator or scheme not in ("spark", *_PORTS):
+    if not separator or scheme not in ("spark", *_DEFAULT_PORTS):
         return []
     authority = location.removeprefix("https://").removeprefix("http://")
     if scheme != "spark":  # Spark does not ignore a path after a standalone master
         authority = authority.partition("/")[0]
     hosts = authority.rpartition("@")[2].split(",")
-    default = _HTTP_PORT if location.startswith("http://") else _PORTS.get(scheme)
-    return [f"{host}:{default}" if default and not _has_port(host) else host for host in hosts]
+    default_port = _HTTP_PORT if location.startswith("http://") else _DEFAULT_PORTS.get(scheme)
+    return [f"{h}:{default_port}" if default_port and not _has_port(h) else h for h in hosts]
 
 
 def _has_port(host: str) -> bool:

@@ -55,11 +55,11 @@ def make_end_line(query_id: str, run_id: str, error: str | None) -> dict[str, An
     return line
 
 
-def first_error_line(text: str) -> str:
-    """Return the line with the error: the end of a Python traceback, else the first text, if any.
+def find_error_line(text: str) -> str:
+    """Return the exception of a Python traceback, else the first line; "" for a blank text.
 
     >>> lines = ["E: Traceback (most recent call last):", " File", "ValueError: too big"]
-    >>> first_error_line(chr(10).join([*lines, "", chr(9) + "at some.Java"]))
+    >>> find_error_line(chr(10).join([*lines, "", chr(9) + "at some.Java"]))
     'ValueError: too big'
     """
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
@@ -93,25 +93,25 @@ def read_batches(path: Path, max_batches: int | None = None) -> list[BatchProgre
     The batches are grouped by query. `max_batches` limits each query to its last batches; None
     returns all. Raises OptionError if the file cannot be read or has no batch with data.
     """
-    batches: dict[str, dict[int, BatchProgress]] = defaultdict(dict)
+    batches_by_query: dict[str, dict[int, BatchProgress]] = defaultdict(dict)
     try:
         with path.open("rb") as lines:
             for line in lines:
                 progress = _parse_line(line)
                 if progress is not None and progress.has_data:
-                    query_batches = batches[progress.query_id]
+                    query_batches = batches_by_query[progress.query_id]
                     # If a batch ran again after a crash, the last event is used.
                     query_batches[progress.batch] = progress
                     if max_batches is not None and len(query_batches) > max_batches:
                         del query_batches[next(iter(query_batches))]
     except OSError as error:
         raise OptionError(f"log {path} cannot be read: {error.strerror}") from error
-    if not batches:
+    if not batches_by_query:
         raise OptionError(
             f"log {path} has no progress of a batch with data: give a file written by "
             "metrics.log_file (lines on stderr do not have the progress)"
         )
-    return [progress for query_batches in batches.values() for progress in query_batches.values()]
+    return [progress for batches in batches_by_query.values() for progress in batches.values()]
 
 
 def _parse_line(line: bytes) -> BatchProgress | None:

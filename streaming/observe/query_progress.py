@@ -1,7 +1,6 @@
 """Parse Spark's `StreamingQueryProgress` into plain data.
 
-The JSON may come from a listener or a log, and from any query. Sources other than Kafka only add to
-the number of rows.
+The JSON may be of any query; sources other than Kafka only add to the number of rows.
 """
 
 from __future__ import annotations
@@ -46,8 +45,7 @@ class SourceProgress:
     def begin(self) -> Offsets:
         """The start offsets of the batch; empty if unknown.
 
-        If Spark does not report them, they are 0 if the number of rows read equals the sum of the
-        end offsets; otherwise they are unknown.
+        If Spark does not report them, they are 0 if the rows read equal the sum of the end offsets.
         """
         if not self.start and sum(self.end.values()) == self.rows:
             return dict.fromkeys(self.end, 0)
@@ -59,10 +57,10 @@ class SourceProgress:
         return self.log_ends or self.latest
 
     @property
-    def unread(self) -> dict[Partition, int]:
+    def unread_after(self) -> dict[Partition, int]:
         """Unread offsets after the batch, by partition; empty if not measured."""
-        ends = self.end.items()
-        return {tp: max(0, self.log_ends[tp] - end) for tp, end in ends if tp in self.log_ends}
+        batch_ends, log_ends = self.end.items(), self.log_ends
+        return {tp: max(0, log_ends[tp] - end) for tp, end in batch_ends if tp in log_ends}
 
     @property
     def lag(self) -> Offsets:
@@ -70,22 +68,22 @@ class SourceProgress:
 
         Partitions with unknown lag are omitted, for example if a batch ran again after a crash.
         """
-        return self.unread or (self.waiting if self.latest else {})
+        return self.unread_after or (self.unread_at_start if self.latest else {})
 
     @property
     def held_back(self) -> dict[Partition, int]:
         """Offsets that a limit left for later batches, by partition, if known."""
-        ends = self.end.items()
-        return {tp: max(0, self.latest[tp] - end) for tp, end in ends if tp in self.latest}
+        batch_ends, latest = self.end.items(), self.latest
+        return {tp: max(0, latest[tp] - end) for tp, end in batch_ends if tp in latest}
 
     @property
-    def waiting(self) -> dict[Partition, int]:
-        """Unread offsets at the start, or only those read, by partition; empty if unknown."""
+    def unread_at_start(self) -> dict[Partition, int]:
+        """Unread offsets at the start, or those read if `latest` is unknown; empty if unknown."""
         latest, begin = self.latest or self.end, self.begin
         return {tp: max(0, end - begin.get(tp, 0)) for tp, end in latest.items()} if begin else {}
 
     @property
-    def read(self) -> dict[Partition, int]:
+    def read_offsets(self) -> dict[Partition, int]:
         """Offsets that the batch read, by partition; empty if unknown."""
         begin = self.begin
         return {tp: end - begin.get(tp, 0) for tp, end in self.end.items()} if begin else {}
@@ -93,7 +91,7 @@ class SourceProgress:
     @property
     def has_data(self) -> bool:
         """Whether the batch read data from this source: by offsets or, without a start, by rows."""
-        return any(self.read.values()) if self.start else self.rows > 0
+        return any(self.read_offsets.values()) if self.start else self.rows > 0
 
     def number(self, name: str) -> float | None:
         """Return an `assignor.*` metric as a number; None if it is missing or not finite."""
@@ -112,7 +110,7 @@ class BatchProgress:
     run_id: str
     name: str | None
     batch: int
-    #: Start of the trigger, in seconds since 1970, as is `watermark_s`.
+    #: Start of the trigger, in seconds since 1970.
     timestamp_s: float
     rows: int
     #: In rows per second.
@@ -120,6 +118,7 @@ class BatchProgress:
     processing_rate: float | None
     #: Seconds by phase, with Spark's phase names.
     durations_s: Mapping[str, float]
+    #: Event-time watermark in seconds since 1970; None if there is none.
     watermark_s: float | None
     state_rows: int
     state_bytes: int
@@ -132,12 +131,12 @@ class BatchProgress:
 
     @property
     def seconds(self) -> float:
-        """Duration from the trigger to the commit."""
+        """Duration from the trigger to the commit; 0 if unknown."""
         return self.durations_s.get("triggerExecution", 0.0)
 
     @property
     def has_data(self) -> bool:
-        """Whether the batch has data; the events of an idle query repeat it without data."""
+        """Whether the batch has data; the events of an idle query have none."""
         return self.rows > 0 or any(source.has_data for source in self.sources)
 
 
@@ -191,21 +190,19 @@ def parse_offsets(value: Any) -> dict[Partition, int] | None:
     """Flatten `{topic: {partition: offset}}` or its JSON text; return None for anything else."""
     try:
         topics = json.loads(value) if isinstance(value, str) else value
-        result = {
+        offset_by_partition = {
             Partition(str(topic), int(number)): int(offset)
             for topic, offsets in topics.items()
             for number, offset in offsets.items()
         }
     except (AttributeError, TypeError, ValueError, ArithmeticError, RecursionError):
         return None
-    return result if all(abs(offset) <= MAX_OFFSET for offset in result.values()) else None
+    is_valid = all(abs(offset) <= MAX_OFFSET for offset in offset_by_partition.values())
+    return offset_by_partition if is_valid else None
 
 
 def _parse_watermark(event_time: Mapping[str, str]) -> float | None:
-    """Return the watermark; None if there is none yet, which Spark reports as 1970.
-
-    A watermark after the year 9999 is None too; a single record with such a time causes it.
-    """
+    """Return the watermark; None if there is none yet (1970 in Spark) or after the year 9999."""
     text = event_time.get("watermark")
     try:
         return (parse_time_s(text) or None) if text else None

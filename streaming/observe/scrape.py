@@ -23,7 +23,7 @@ class QueryMetrics:
     #: Values of the query's metrics, by metric name.
     values: dict[str, float] = field(default_factory=dict)
     #: Values of the planner's metrics, by source and metric name.
-    sources: dict[str, dict[str, float]] = field(default_factory=dict)
+    values_by_source: dict[str, dict[str, float]] = field(default_factory=dict)
     #: The assignor of the last batch, by source.
     strategies: dict[str, str] = field(default_factory=dict)
     #: What held the last batch's offsets back, by source: a limit, `nothing`, or `spark`.
@@ -70,15 +70,16 @@ def _select_metrics(text: str, query: str | None, location: object) -> QueryMetr
             elif "by" in labels:
                 metrics.held_back_by[labels["source"]] = labels["by"]
             elif "source" in labels:
-                metrics.sources.setdefault(labels["source"], {})[sample.name] = sample.value
+                source_values = metrics.values_by_source.setdefault(labels["source"], {})
+                source_values[sample.name] = sample.value
             elif "phase" not in labels:
                 metrics.values[sample.name] = sample.value
         elif labels.get("group") == group and "partition" in labels:
-            key = Partition(labels["topic"], int(labels["partition"]))
+            tp = Partition(labels["topic"], int(labels["partition"]))
             if sample.name == _LAG_METRIC:
-                metrics.lag[key] = _parse_offset_count(sample.value)
+                metrics.lag[tp] = _parse_offset_count(sample.value)
             elif sample.name == f"{_LAG_METRIC}_seconds":
-                metrics.lag_seconds[key] = sample.value
+                metrics.lag_seconds[tp] = sample.value
     return metrics
 
 

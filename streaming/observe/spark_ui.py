@@ -37,12 +37,13 @@ _BATCH = re.compile(
     r"batch = (?P<batch>\d+)\b",
     re.DOTALL,
 )
-_EXPECTED = (
+_ADDRESS_HINT = (
     "a running driver has its UI on port 4040 by default (unless spark.ui.enabled is false); a "
     "history server listens on port 18080 by default"
 )
 #: Maximum number of slots of all executors; a response with more slots is invalid.
 _MAX_SLOTS = 100_000
+#: Matches the application ID and attempt in the path of a history server's page.
 _HISTORY = re.compile(r"/(?:history|applications)/([^/]+)(?:/(\d+))?(?:/[^/]*)?$")
 
 
@@ -53,12 +54,13 @@ class UiExecutor:
     executor: str
     host: str
     slots: int
+    #: Seconds since 1970, as `end_s`; 0 if unknown.
     start_s: float
     #: Time when it was removed; None while it is running.
     end_s: float | None = None
 
     @property
-    def is_worker(self) -> bool:
+    def is_running_worker(self) -> bool:
         """Whether it is running and is not the driver."""
         return self.executor != "driver" and self.end_s is None
 
@@ -87,7 +89,7 @@ class UiBatch:
 
 
 def _refuse_other_servers(method: _Method) -> _Method:
-    """Raise OptionError if a response does not have the format of Spark's UI."""
+    """Wrap a method to raise OptionError if a response does not have the format of Spark's UI."""
 
     @functools.wraps(method)
     def call_checked(self: SparkUi, *arguments: Any, **keywords: Any) -> Any:
@@ -96,7 +98,7 @@ def _refuse_other_servers(method: _Method) -> _Method:
         except AssignorError:
             raise
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
-            raise OptionError(f"{self.address} is not Spark's UI: {_EXPECTED}") from error
+            raise OptionError(f"{self.address} is not Spark's UI: {_ADDRESS_HINT}") from error
 
     return cast("_Method", call_checked)
 
@@ -106,7 +108,7 @@ class SparkUi:
 
     The address is that of a driver's UI (`http://localhost:4040`, also behind a proxy) or of a
     history server, which needs `/history/<application id>` if it has several applications. Raises
-    OptionError if the address does not serve exactly one such application, WebError if it fails.
+    OptionError unless the address selects one application or attempt, WebError if a request fails.
     """
 
     @_refuse_other_servers
@@ -118,7 +120,7 @@ class SparkUi:
         self._base = replace(address, path=f"{prefix}/api/v1/applications")
         #: Cached tasks of finished stages, which no longer change.
         self._cache: dict[int, list[Mapping[str, Any]]] = {}
-        not_a_ui = OptionError(f"{address} is not Spark's UI: {_EXPECTED}")
+        not_a_ui = OptionError(f"{address} is not Spark's UI: {_ADDRESS_HINT}")
         try:
             applications = self._request("")
         except WebError as error:
@@ -127,6 +129,8 @@ class SparkUi:
             raise not_a_ui from error
         if not isinstance(applications, list) or not all("id" in a for a in applications):
             raise not_a_ui
+        if not applications:
+            raise OptionError(f"{address} has 0 applications: set spark.eventLog.enabled=true")
         candidates = [a for a in applications if history is None or str(a["id"]) == history[1]]
         if len(candidates) != 1:
             ids = ", ".join(str(a["id"]) for a in applications[:5])
@@ -134,23 +138,25 @@ class SparkUi:
             problem = f"no application {history[1]}" if history else f"{count} applications"
             raise OptionError(
                 f"{address} has {problem}: give the address of one application, such as "
-                f"{replace(address, path=prefix)}/history/ID{f' (IDs: {ids})' if ids else ''}"
+                f"{replace(address, path=prefix)}/history/ID (IDs: {ids})"
             )
         application = candidates[0]
         self.application, self.name = str(application["id"]), str(application.get("name", ""))
         attempts = application.get("attempts") or [{}]
         attempt_id = history[2] if history else None
-        matches = [a for a in attempts if attempt_id in (None, str(a.get("attemptId", "1")))]
-        if not matches:
+        matching_attempts = [
+            a for a in attempts if attempt_id in (None, str(a.get("attemptId", "1")))
+        ]
+        if not matching_attempts:
             raise OptionError(f"{address}: the application has no attempt {attempt_id}")
-        attempt = matches[0]  # the newest comes first
+        attempt = matching_attempts[0]  # the newest comes first
         self.spark_version = str(attempt.get("appSparkVersion", ""))
         if "attemptId" in attempt:
             self.application += f"/{attempt['attemptId']}"
 
     @_refuse_other_servers
     def fetch_executors(self) -> list[UiExecutor]:
-        """Return all executors, also removed ones; in local mode, only the driver."""
+        """Return all executors with slots, also removed ones; without any, the driver."""
         executors = [_parse_executor(e) for e in self._get("allexecutors")]
         if sum(e.slots for e in executors) > _MAX_SLOTS:
             raise ValueError(f"more than {_MAX_SLOTS:,} slots")
@@ -160,48 +166,47 @@ class SparkUi:
     @_refuse_other_servers
     def fetch_batches(self) -> list[UiBatch]:
         """Return the micro-batches whose jobs the UI still has, oldest first."""
-        jobs: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
-        queries: dict[str, tuple[str, str | None]] = {}
+        jobs_by_batch: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+        query_by_run: dict[str, tuple[str, str | None]] = {}
         for job in self._get("jobs"):
             text = re.sub(r"<br\s*/?>", "\n", str(job.get("description") or ""))
-            batch = _BATCH.match(html.unescape(text).strip())
-            if batch:
-                queries[batch["run"]] = batch["id"], batch["name"] or None
-                jobs[batch["run"], batch["batch"]].append(job)
+            match = _BATCH.match(html.unescape(text).strip())
+            if match:
+                query_by_run[match["run"]] = match["id"], match["name"] or None
+                jobs_by_batch[match["run"], match["batch"]].append(job)
         batches = []
-        for (run, number), batch_jobs in jobs.items():
+        for (run, number), batch_jobs in jobs_by_batch.items():
             stages = sorted({int(stage) for job in batch_jobs for stage in job.get("stageIds", ())})
             span = _parse_span(batch_jobs)
-            batches.append(UiBatch(*queries[run], int(number), *span, tuple(stages)))
+            batches.append(UiBatch(*query_by_run[run], int(number), *span, tuple(stages)))
         return sorted(batches, key=lambda batch: (batch.start_s, batch.batch))
 
     @_refuse_other_servers
     def fetch_run(
-        self, batches: Sequence[UiBatch], records: Mapping[int, int] | None = None
+        self, batches: Sequence[UiBatch], records_by_batch: Mapping[int, int] | None = None
     ) -> RunFigures:
         """Return the figures of batches, from finished and running tasks that read records.
 
-        Tasks of finished stages are cached until a call omits their batch. `records` has the number
-        of records of each batch; only the stage that read this number is used, because other
-        stages read tables.
+        Tasks of finished stages are cached until a call omits their batch. With `records_by_batch`,
+        only the stage that read the batch's number of records is used: others read tables.
         """
         executors = sorted(self.fetch_executors(), key=lambda e: (len(e.executor), e.executor))
         slot_counts = {e.executor: e.slots for e in executors}
-        slots = {e: tuple(f"{e.executor}/{slot}" for slot in range(e.slots)) for e in executors}
+        slot_names = {e: tuple(f"{e.executor}/{n}" for n in range(e.slots)) for e in executors}
         running_executors: tuple[UiExecutor, ...] = ()
-        slots_by_executors: dict[tuple[UiExecutor, ...], tuple[str, ...]] = {}
+        names_by_executors: dict[tuple[UiExecutor, ...], tuple[str, ...]] = {}
         figures = []
         for batch in batches:
             stages = [self._fetch_tasks(stage) for stage in batch.stages]
-            if records is not None:
-                total = records[batch.batch]
+            if records_by_batch is not None:
+                total = records_by_batch[batch.batch]
                 stages = [tasks for tasks in stages if sum(map(_count_records, tasks)) == total][:1]
             tasks = _place_tasks([task for tasks in stages for task in tasks], slot_counts)
             key = running_executors = tuple(e for e in executors if e.was_running(batch.start_s))
-            if key not in slots_by_executors:  # most batches have the same executors
-                slots_by_executors[key] = tuple(slot for e in key for slot in slots[e])
+            if key not in names_by_executors:  # most batches have the same executors
+                names_by_executors[key] = tuple(slot for e in key for slot in slot_names[e])
             seconds, count = batch.seconds or 0.0, sum(task.records for task in tasks)
-            figure = BatchFigures(batch.batch, seconds, count, tasks, slots_by_executors[key])
+            figure = BatchFigures(batch.batch, seconds, count, tasks, names_by_executors[key])
             figures.append(replace(figure, is_running=batch.seconds is None))
         stage_ids = {stage for batch in batches for stage in batch.stages}
         self._cache = {stage: tasks for stage, tasks in self._cache.items() if stage in stage_ids}
@@ -211,7 +216,7 @@ class SparkUi:
         return RunFigures(title, tuple(figures), executors=last_executors)
 
     def _fetch_tasks(self, stage: int) -> list[Mapping[str, Any]]:
-        """Return the running and finished tasks of a stage if it may read records; else none."""
+        """Return a stage's running and successful tasks if it may read records; else none."""
         if stage in self._cache:
             return self._cache[stage]
         try:
@@ -237,14 +242,11 @@ class SparkUi:
         try:
             return orjson.loads(self._base.get(path))
         except ValueError as error:
-            raise OptionError(f"{self.address} is not Spark's UI: {_EXPECTED}") from error
+            raise OptionError(f"{self.address} is not Spark's UI: {_ADDRESS_HINT}") from error
 
 
 def choose_query(batches: Sequence[UiBatch], query: str | None, location: object) -> list[UiBatch]:
-    """Return the batches of the query with the name or ID `query`, or of the only query if None.
-
-    Raises OptionError if there is none, or if the query is ambiguous.
-    """
+    """Return the batches of the query that `choose_query_id` finds; raise OptionError otherwise."""
     label_by_id = {batch.query_id: batch.label for batch in batches}
     if not label_by_id:
         raise OptionError(
@@ -290,9 +292,9 @@ def _place_tasks(
         executor = str(task["executorId"])
         start_s = _parse_time_s(task["launchTime"]) - first_s
         seconds = float(task.get("duration") or 0) / 1000
-        ends_s = free_at_s.setdefault(executor, [0.0] * slot_counts.get(executor, 1))
-        slot = ends_s.index(min(ends_s))
-        ends_s[slot] = start_s + seconds
+        slots_free_at_s = free_at_s.setdefault(executor, [0.0] * slot_counts.get(executor, 1))
+        slot = slots_free_at_s.index(min(slots_free_at_s))
+        slots_free_at_s[slot] = start_s + seconds
         slot_name, records = f"{executor}/{slot}", _count_records(task)
         is_local = task.get("taskLocality") == "PROCESS_LOCAL"
         figures.append(TaskFigures(slot_name, start_s, seconds, records, local=is_local))

@@ -59,17 +59,17 @@ class Address:
             )
         authorization = None
         if parts.username is not None:
-            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-            authorization = f"Basic {base64.b64encode(pair.encode()).decode()}"
-        name = f"[{host}]" if ":" in host else host
-        host_port = f"{name}:{port}" if port else name
+            credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            authorization = f"Basic {base64.b64encode(credentials.encode()).decode()}"
+        url_host = f"[{host}]" if ":" in host else host
+        host_port = f"{url_host}:{port}" if port else url_host
         return cls(parts.scheme, host_port, parts.path.rstrip("/"), authorization)
 
     def __str__(self) -> str:
         return urlunsplit((self.scheme, self.host_port, self.path, "", ""))
 
     def get(self, path: str) -> bytes:
-        """Fetch a path below this address; raise WebError if the request fails."""
+        """Fetch a path below this address; raise WebError on failure or an oversized response."""
         request = urllib.request.Request(f"{self}{path}")  # noqa: S310  (the scheme was checked)
         if self.authorization:
             # Do not send the credentials to another server after a redirect.
@@ -79,7 +79,7 @@ class Address:
                 body = bytes(response.read(_MAX_BYTES + 1))
         except urllib.error.HTTPError as error:
             error.close()
-            failure = WebError(f"{self} returned HTTP {error.code} ({error.reason}) for {path!r}")
+            failure = WebError(f"{self}{path} returned HTTP {error.code} ({error.reason})")
             failure.status = error.code
             raise failure from error
         except (OSError, HTTPException) as error:
@@ -88,7 +88,7 @@ class Address:
                 "and that the address is correct"
             ) from error
         if len(body) > _MAX_BYTES:
-            raise WebError(f"{self} returned more than {_MAX_BYTES:,} bytes for {path!r}")
+            raise WebError(f"{self}{path} returned more than {_MAX_BYTES:,} bytes")
         return body
 
 

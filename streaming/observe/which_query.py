@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 def choose_query_id(label_by_id: Mapping[str, str], query: str | None, location: str) -> str:
     """Return the ID of the query with the name or ID `query`, or of the only query if None.
 
-    A query's label is its name, or its ID if it has none. Raises OptionError unless exactly one
-    query matches.
+    A query's label is its name, or its ID if it has none. Raises OptionError unless one matches.
     """
     matching_ids = [id_ for id_, label in label_by_id.items() if query in (None, id_, label)]
     if len(matching_ids) == 1:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.errors import AssignorError
 from streaming.metrics.attach import attach, listen
-from streaming.observe.progress_log import first_error_line
+from streaming.observe.progress_log import find_error_line
 from streaming.pipeline import job_errors
 from streaming.pipeline.broker_checks import check_network, check_topics
 from streaming.pipeline.config.loading import LoadedJob
@@ -186,7 +186,7 @@ class RunningJob:
         for query in self._queries:
             if query.stream is not None and str(query.stream.id) == query_id and query.sink_error:
                 return summarize(query.sink_error)
-        return first_error_line(text)
+        return find_error_line(text)
 
     def _make_error(self, query: JobQuery, error: BaseException) -> JobError:
         reason = add_hint(summarize(query.sink_error or error), query.checkpoint)

@@ -55,10 +55,10 @@ def _result_to_json(result: MappingResult, spark_seconds: float) -> dict[str, ob
         "name": result.name,
         "timesIdeal": round(result.times_ideal, 6),
         "regret": round(result.times_ideal - 1, 6),
-        "regretSeconds": round(result.regret_seconds, 9),
+        "regretSeconds": round(result.mean_regret_seconds, 9),
         "worstTimesIdeal": round(1 + result.worst_regret_share, 6),
-        "tasks": round(result.tasks, 2),
-        "movedPartitions": round(result.moved_partitions, 3),
+        "tasks": round(result.mean_tasks, 2),
+        "movedPartitions": round(result.mean_moved_partitions, 3),
         "movedShare": round(result.moved_share, 6),
         "timeRatio": round(result.seconds / spark_seconds, 6) if spark_seconds else None,
     }
@@ -76,9 +76,9 @@ def write_verdict(replay: Replay) -> str:
         advice = "Keep Spark's default" if ratio > 1 + MIN_GAIN else "Nothing to gain"
         return f"{advice}: {LAG_AWARE_STICKY} would take {ratio:.0%} of Spark's reading time"
     saving = format_seconds((spark.seconds - assignor.seconds) / len(replay.batches))
-    bound = "at most " * replay.cluster.origins.get("cost", "").startswith("at most")
+    qualifier = "at most " * replay.cluster.origins.get("cost", "").startswith("at most")
     share = f"{1 - ratio:.0%} of the reading time"
-    return f"{LAG_AWARE_STICKY} would save {bound}{saving} a batch, {share}"
+    return f"{LAG_AWARE_STICKY} would save {qualifier}{saving} a batch, {share}"
 
 
 def write_summary(replay: Replay) -> str:
@@ -92,21 +92,21 @@ def write_summary(replay: Replay) -> str:
 
 
 def describe_regret(replay: Replay) -> str:
-    """Describe the regret (time above the best in hindsight) and its planned share; "" if none."""
+    """Describe the regret (time above the best in hindsight) and its predicted share; or ""."""
     result = replay.find(ITSELF) or replay.find(LAG_AWARE_STICKY)
-    if result is None or result.regret_seconds < _ROUNDING_S:
+    if result is None or result.mean_regret_seconds < _ROUNDING_S:
         return ""
     worst_batch = max(result.batches, key=lambda p: p.regret_share)
     accepted_s = sum((p.planned_imbalance or 0.0) * p.bound_seconds for p in result.batches)
-    total_regret_s = result.regret_seconds * len(result.batches)
+    total_regret_s = result.mean_regret_seconds * len(result.batches)
     accepted_clause = ""
     if result.name != ITSELF:
         share = f"{min(1.0, accepted_s / total_regret_s):.0%}"
-        accepted_text = {"100%": "all of it", "0%": "none of it"}.get(share, f"{share} of it")
-        remainder_clause = ", and the remainder was not predicted" * (share != "100%")
-        accepted_clause = f"; the plans accepted {accepted_text}{remainder_clause}"
+        texts = {"100%": "accepted all of it", "0%": "predicted none of it"}
+        text = texts.get(share, f"accepted {share} of it, and the remainder was not predicted")
+        accepted_clause = f"; the plans {text}"
     return (
-        f"Regret of {result.name}: {format_seconds(result.regret_seconds)} a batch "
+        f"Regret of {result.name}: {format_seconds(result.mean_regret_seconds)} a batch "
         f"({result.times_ideal - 1:.1%}) above the best time in hindsight, at most "
         f"{worst_batch.regret_share:.1%} (batch {worst_batch.batch}){accepted_clause}"
     )
@@ -126,8 +126,9 @@ def _describe_time(
     if ratio > 1 - MIN_GAIN:
         if ratio > 1 + MIN_GAIN:
             return f"{facts}, which is {ratio - 1:.0%} slower. Keep Spark's default"
-        is_close = spark.times_ideal < 1 + 2 * MIN_GAIN
-        why = "Spark's default is balanced enough" if is_close else "it is no better balanced"
+        why = f"{LAG_AWARE_STICKY} is no better balanced"
+        if spark.times_ideal < 1 + 2 * MIN_GAIN:
+            why = "Spark's default is balanced enough"
         return f"{facts}: no time would be saved, because {why}"
     return (
         f"{facts}: reading a batch would take {ratio:.0%} of the time, with "
@@ -145,7 +146,7 @@ def _describe_alternative(replay: Replay, assignor: MappingResult) -> str:
     fastest = min(alternatives, key=lambda m: m.seconds)
     return (
         f". Spark's own {fastest.name} would take {fastest.times_ideal:.2f} times the ideal, with "
-        f"{fastest.tasks:.0f} tasks per batch and {_describe_moves(fastest)}"
+        f"{fastest.mean_tasks:.0f} tasks per batch and {_describe_moves(fastest)}"
     )
 
 

@@ -59,12 +59,12 @@ def describe_bill(replay: Replay) -> str:
         return ""
     if not replay.has_racks:
         return "Cost across zones: unknown, because no partition has a known rack"
-    bound = "at least " * bool(_describe_unknown_racks(replay))
+    qualifier = "at least " * bool(_describe_unknown_racks(replay))
     times_ideal, costs = {}, {}
     for name, result, share in _compute_cross_zone_shares(replay):
         if share is not None:
             times_ideal[name] = f"{result.times_ideal:.2f} times"
-            costs[name] = bound + _format_cost(traffic, share)
+            costs[name] = qualifier + _format_cost(traffic, share)
     labels = {
         SPARK_MAPPINGS[0]: "Spark's default",
         LAG_AWARE_STICKY: f"{LAG_AWARE_STICKY} and zones",
@@ -94,7 +94,7 @@ def bill_to_json(replay: Replay) -> dict[str, object]:
             {
                 "name": name,
                 "crossZoneShare": None if share is None else round(share, 6),
-                "costPerDay": None if share is None else traffic.cost_a_day(share),
+                "costPerDay": None if share is None else traffic.compute_daily_cost(share),
                 "timesIdeal": round(result.times_ideal, 6),
             }
             for name, result, share in _compute_cross_zone_shares(replay)
@@ -121,14 +121,14 @@ def list_bill_assumptions(replay: Replay) -> tuple[str, ...]:
     if racks_without_replica and replay.has_racks:
         names = elide(racks_without_replica)
         rack_notes += f"; executors run in {names}, where no partition has a replica"
-    rate = "no daily cost, which needs two batches with different times"
+    rate_text = "no daily cost, which needs two batches with different times"
     if traffic.bytes_a_day is not None:
-        rate = f"{format_gigabytes(traffic.bytes_a_day)} GB a day, from batch times"
+        rate_text = f"{format_gigabytes(traffic.bytes_a_day)} GB a day, from batch times"
     return (
         f"racks {racks.origin}{rack_notes}; Spark's assignments read from leaders, assignors "
         f"{replicas_text}{why}",
-        f"{traffic.mean_bytes:,.0f} bytes per record on average ({traffic.origin}), before "
-        f"compression; {rate}",
+        f"{traffic.mean_offset_bytes:,.0f} bytes per record on average ({traffic.origin}), before "
+        f"compression; {rate_text}",
     )
 
 
@@ -140,7 +140,7 @@ def _describe_unknown_racks(replay: Replay) -> list[str]:
         "partitions": (replay.partitions_without_rack, replay.partitions),
         "executors": (sum(not rack for rack in racks.values()), len(racks)),
     }
-    return [f"{n:,} of {total:,} {what}" for what, (n, total) in counts.items() if n]
+    return [f"{n:,} of {total:,} {noun}" for noun, (n, total) in counts.items() if n]
 
 
 def _compute_cross_zone_shares(replay: Replay) -> Iterator[tuple[str, MappingResult, float | None]]:
@@ -153,12 +153,12 @@ def _compute_cross_zone_shares(replay: Replay) -> Iterator[tuple[str, MappingRes
 
 
 def _format_day(traffic: Traffic, share: float) -> tuple[str, str]:
-    cost = traffic.cost_a_day(share)
+    cost = traffic.compute_daily_cost(share)
     if cost is None or traffic.bytes_a_day is None:
         return "", ""
     return format_gigabytes(share * traffic.bytes_a_day), format_money(cost)
 
 
 def _format_cost(traffic: Traffic, share: float) -> str:
-    cost = traffic.cost_a_day(share)
+    cost = traffic.compute_daily_cost(share)
     return f"{share:.1%} of bytes" if cost is None else f"{format_money(cost)} a day"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor
 from assignor_bridge.planner.unpredictability import compute_unpredictability
-from streaming.replay.log import read_costs, read_executors
+from streaming.replay.log import compute_costs, list_executors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ class Cluster:
     unpredictability: float = 0.0
     #: Seconds that a task waits for its executor (`spark.locality.wait`).
     locality_wait_s: float = 3.0
-    #: Texts that describe where `executors` and `cost` come from.
+    #: Texts that describe the origin of `executors` and of `cost`.
     origins: Mapping[str, str] = field(default_factory=dict)
     #: Executors by batch number, from a plan log; `executors` equals the last batch's entry.
     executors_by_batch: Mapping[int, tuple[Executor, ...]] = field(default_factory=dict)
@@ -77,8 +77,9 @@ def choose_cluster(
 ) -> Cluster:
     """Return the cluster; executors come from the plan log, options, state, `racks`, or a default.
 
-    `logged_executors` is by batch number, in batch order. Raises OptionError if `hosts` is invalid
-    or used with `executor_count`, or if no executor is in `racks`.
+    Costs come from `cost_us`, the state, batch durations, or a default. `logged_executors` is by
+    batch number, in batch order. Raises OptionError if `hosts` is invalid or used with
+    `executor_count`, or if no executor is in `racks`.
     """
     executors_by_batch = dict(logged_executors or {})
     state = log.checkpoint.states.get(source)
@@ -93,7 +94,7 @@ def choose_cluster(
         executors_by_batch = {
             number: tuple(with_rack[e] for e in old) for number, old in executors_by_batch.items()
         }
-    costs = read_costs(state) if cost_us is None else None
+    costs = compute_costs(state) if cost_us is None else None
     cluster = Cluster(executors, executors_by_batch=executors_by_batch)
     if cost_us is not None:
         cost_s, cost_origin = cost_us / 1e6, "as given"
@@ -125,7 +126,7 @@ def _choose_executors(
         if executor_count is not None:
             raise OptionError("--hosts and --executors cannot be used together: give one of them")
         return _parse_hosts(hosts, slots or 1), "as given"
-    if executor_count is None and slots is None and (stored_executors := read_executors(state)):
+    if executor_count is None and slots is None and (stored_executors := list_executors(state)):
         return stored_executors, FROM_STATE
     if executor_count is None and racks is not None:
         numbered_hosts = enumerate(sorted(racks.executor_racks), 1)

@@ -44,7 +44,7 @@ class KeptBatch:
     origin: str
     #: Last reader of each partition, from the checkpoint; empty with a plan log or in local mode.
     readers: Mapping[Partition, str] = field(default_factory=dict)
-    #: Seconds that each partition took on a usual executor; empty if no report is stored.
+    #: Reported seconds of each partition, scaled to a usual executor; empty if not stored.
     took_s: Mapping[Partition, float] = field(default_factory=dict)
 
 
@@ -60,7 +60,7 @@ def read_kept_batch(
     Raises OptionError if the checkpoint does not have the batch, if neither the plan log nor a
     state has its input, or if the plan log cannot be read.
     """
-    batches = [batch for batch in log.sources[source] if batch.offset_count]
+    batches = [batch for batch in log.batches_by_source[source] if batch.offset_count]
     if not batches:
         raise OptionError(f"no batch of {log.title(source)} has data: there is nothing to explain")
     target = next((b for b in reversed(batches) if number is None or b.batch == number), None)
@@ -108,7 +108,7 @@ def _read_from_plan_log(
     if not plan.is_reproduced:
         comparison = "a different plan, probably because another version made the logged one"
     origin = f"the plan log; replanning gives {comparison}"
-    old_state = decode_or_empty(plan.state)[0]
+    old_state = decode_or_empty(plan.state_text)[0]
     return KeptBatch(target.batch, plan.batch, old_state, origin, took_s=took_s)
 
 
@@ -128,11 +128,11 @@ def _match_states(
     log: CheckpointLog, source: str, batches: Sequence[ReplayBatch]
 ) -> dict[int, StickyState]:
     """Return the states by batch number, which is that of the newest batch with the same ends."""
-    ends = {b.batch_id: b.ends[source] for b in log.checkpoint.batches if source in b.ends}
+    ends_by_batch = {b.batch_id: b.ends[source] for b in log.checkpoint.batches if source in b.ends}
     states: dict[int, StickyState] = {}
     for state in log.checkpoint.kept_states.get(source, ()):
         for batch in reversed(batches):
-            if _ends_at(state, ends[batch.batch]):
+            if _ends_at(state, ends_by_batch[batch.batch]):
                 states[batch.batch] = state
                 break
     return states
@@ -140,13 +140,13 @@ def _match_states(
 
 def _ends_at(state: StickyState, ends: KafkaOffsets) -> bool:
     columns = state.topic.tolist(), state.partition.tolist(), state.position.tolist()
-    positions = [
+    pairs = [
         (ends.get(state.topics[topic], {}).get(partition), position)
         for topic, partition, position in zip(*columns, strict=True)
         if position >= 0
     ]
-    shared_ends = [(end, position) for end, position in positions if end is not None]
-    return bool(shared_ends) and all(end == position for end, position in shared_ends)
+    shared_pairs = [(end, position) for end, position in pairs if end is not None]
+    return bool(shared_pairs) and all(end == position for end, position in shared_pairs)
 
 
 def _rebuild_from_states(states: Mapping[int, StickyState], target: ReplayBatch) -> KeptBatch:

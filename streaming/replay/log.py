@@ -45,14 +45,14 @@ class CheckpointLog:
 
     checkpoint: Checkpoint
     #: Batches with known start offsets, by source.
-    sources: Mapping[str, Sequence[ReplayBatch]]
+    batches_by_source: Mapping[str, Sequence[ReplayBatch]]
     #: Seconds from plan to commit; batches without plausible file times are omitted.
     seconds_by_batch: Mapping[int, float]
 
     def title(self, source: str) -> str:
         """Return the display name of a source."""
         name = self.checkpoint.name
-        return f"{name}, source {source}" if len(self.sources) > 1 else name
+        return f"{name}, source {source}" if len(self.batches_by_source) > 1 else name
 
 
 def read_checkpoint_log(location: str) -> CheckpointLog:
@@ -96,8 +96,8 @@ def _compute_ranges(checkpoint: Checkpoint, source: str) -> list[ReplayBatch]:
 def _compute_durations(checkpoint: Checkpoint, commits: Path) -> dict[int, float]:
     """Return the seconds that batches took, from the times of Spark's commit files.
 
-    In a copied checkpoint these may be the times of the copy, so a batch is omitted if it was not
-    committed, if it is the last one, or if it ended over 1 s after the plan of the next batch.
+    In a copied checkpoint these may be the times of the copy. Omits uncommitted batches, the last
+    one, unknown times, and ends before the batch's plan or over 1 s after the next batch's plan.
     """
     seconds_by_batch = {}
     for batch, next_batch in pairwise(checkpoint.batches):
@@ -127,14 +127,14 @@ class Costs:
     slowness: Mapping[str, float] = field(default_factory=dict)
 
 
-def read_executors(state: StickyState | None) -> tuple[Executor, ...]:
-    """Return the executors of the state's batch, or an empty tuple without a state."""
+def list_executors(state: StickyState | None) -> tuple[Executor, ...]:
+    """Return the executors of the state's batch (in local mode, `driver`); none without a state."""
     readers = state.readers if state else ()
     return tuple(Executor(r.executor or DRIVER, r.host or DRIVER, r.slots) for r in readers)
 
 
-def read_costs(state: StickyState | None) -> Costs | None:
-    """Return the learned costs; only `record_s` if the planner does not use them; None if none."""
+def compute_costs(state: StickyState | None) -> Costs | None:
+    """Return the learned costs, without differences that the planner ignores; None if none."""
     if state is None or not math.isfinite(state.common.level):
         return None
     record_s = math.exp(state.common.level)

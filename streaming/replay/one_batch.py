@@ -16,7 +16,7 @@ from assignor_bridge.planner.plan import plan_step
 from assignor_bridge.planner.table import load_table
 from streaming.observe.words import describe_tail_reader, format_seconds
 from streaming.replay.plan_log import name_executor
-from streaming.simulator.play import is_sparks
+from streaming.simulator.play import is_spark_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -76,7 +76,7 @@ class PartitionStory:
     pieces: Sequence[Piece]
     why: str
     #: Predicted cost, in the plan's unit.
-    predicted: float
+    predicted_cost: float
     #: Reported seconds, scaled to a usual executor; None if no report is stored.
     took_s: float | None
 
@@ -90,7 +90,7 @@ class Explanation:
     weights: Weights
     stories: Sequence[PartitionStory]
     #: Number of partitions in `kept_batch.readers` that have the same reader in the plan.
-    matches: int
+    matching_partitions: int
 
     def as_json(self, stories: Sequence[PartitionStory]) -> dict[str, Any]:
         """Return the batch and the given stories as JSON values."""
@@ -99,7 +99,7 @@ class Explanation:
             "assignor": self.outcome.assignor,
             "origin": self.kept_batch.origin,
             "readersNamed": len(self.kept_batch.readers),
-            "readersAgree": self.matches,
+            "readersAgree": self.matching_partitions,
             "reasons": list(self.outcome.reasons),
             "costUnit": self.weights.unit.strip(),
             "partitions": [
@@ -109,7 +109,7 @@ class Explanation:
                     "before": story.previous_slot,
                     "pieces": [piece.as_json() for piece in story.pieces],
                     "why": story.why,
-                    "predicted": story.predicted,
+                    "predicted": story.predicted_cost,
                     "tookSeconds": story.took_s,
                 }
                 for story in stories
@@ -147,7 +147,7 @@ def _plan_again(
     for name in names:
         if matches == len(kept_batch.readers):
             break
-        if is_sparks(name):
+        if is_spark_mapping(name):
             continue
         settings = replace(kept_batch.batch.settings, assignors=(name,))
         try:
@@ -192,8 +192,8 @@ def _explain_partitions(
     stories = []
     for row in range(batch.ranges):
         tp = _name_partition(batch, row)
-        slot, work = int(owner[row]), float(weights.work[row])
-        previous_slot = _name_slot(batch, slot) if slot >= 0 else None
+        owner_slot, work = int(owner[row]), float(weights.work[row])
+        previous_slot = _name_slot(batch, owner_slot) if owner_slot >= 0 else None
         had_reader = bool(table.had_reader[table.line[row]])
         change = _classify(pieces_by_row[row], previous_slot, had_reader)
         if outcome.assignor != LAG_AWARE_STICKY:
@@ -204,11 +204,11 @@ def _explain_partitions(
                 why += "; it cannot be split, because of assignor.split=false"
         elif work * slot_slowness.min() > load_limit:
             why = f"its cost is {format_amount(work, weights)}, more than one slot may take"
-        elif slot >= 0 and unmoved_load[slot] > load_limit:
-            load_text = format_amount(float(unmoved_load[slot]), weights)
+        elif owner_slot >= 0 and unmoved_load[owner_slot] > load_limit:
+            load_text = format_amount(float(unmoved_load[owner_slot]), weights)
             why = f"if it stayed, its slot would take {load_text}"
         else:
-            cause = "its previous slot had room" if slot >= 0 else "it has no previous slot"
+            cause = "its previous slot had room" if owner_slot >= 0 else "it has no previous slot"
             why = f"{cause}; see the reasons for the plan"
         why += _describe_tail(pieces_by_row[row])
         # With two digits, the limit could look the same as a fair share.
@@ -220,24 +220,24 @@ def _explain_partitions(
 
 
 def _list_pieces(outcome: PlannedBatch) -> dict[int, list[Piece]]:
-    """Return the pieces of each range, by offset."""
+    """Return the pieces of each range by its row, in offset order."""
     batch, tasks = outcome.batch, outcome.tasks
     pieces, ids = tasks.pieces, [executor.id for executor in batch.executors]
-    tails = [tuple(ids[index] for index in preferred) for preferred in tasks.tail_executors]
+    tail_executors = [tuple(ids[i] for i in indexes) for indexes in tasks.tail_executors]
     pieces_of: dict[int, list[Piece]] = defaultdict(list)
     columns = (pieces.row, pieces.start, pieces.end, pieces.slot, tasks.task)
     for row, start, end, slot, task in sorted(zip(*(c.tolist() for c in columns), strict=True)):
-        tail = () if task < tasks.heads else (True, tails[task - tasks.heads])
+        tail = () if task < tasks.heads else (True, tail_executors[task - tasks.heads])
         pieces_of[row].append(Piece(*_name_slot(batch, slot), start, end, *tail))
     return pieces_of
 
 
 def _describe_tail(pieces: Sequence[Piece]) -> str:
     """Return a clause about the pieces in the tail; empty without any."""
-    offsets = sum(piece.end - piece.start for piece in pieces if piece.is_in_tail)
-    if not offsets:
+    tail_offsets = sum(piece.end - piece.start for piece in pieces if piece.is_in_tail)
+    if not tail_offsets:
         return ""
-    share = offsets / sum(piece.end - piece.start for piece in pieces)
+    share = tail_offsets / sum(piece.end - piece.start for piece in pieces)
     return f"; {share:.0%} of it is in the tail, which compensates for unpredictable times"
 
 

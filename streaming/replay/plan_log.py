@@ -38,7 +38,8 @@ class LoggedPlan:
     number: int
     #: The planner's input; its reports are about the previous batch.
     batch: MicroBatch
-    state: str | None
+    #: The state before the batch; None without one.
+    state_text: str | None
     outcome: PlannedBatch
     #: Whether the new plan equals the logged one.
     is_reproduced: bool
@@ -61,11 +62,11 @@ def read_plan_log(
         if number not in ranges_by_batch:
             continue
         try:
-            batch, state = parse_snapshot(line.snapshot)
+            batch, state_text = parse_snapshot(line.snapshot)
             if _collect_batch_ranges(batch) == ranges_by_batch[number]:
-                outcome = plan_batch(batch, state, find_assignor)
+                outcome = plan_batch(batch, state_text, find_assignor)
                 is_reproduced = _is_reproduced(outcome, line)
-                plans[number] = LoggedPlan(number, batch, state, outcome, is_reproduced)
+                plans[number] = LoggedPlan(number, batch, state_text, outcome, is_reproduced)
         except AssignorError as error:
             raise OptionError(f"plan log {path}: batch {number}: {error}") from error
     return [plans[number] for number in sorted(plans)]
@@ -87,7 +88,7 @@ def read_tasks(
 ) -> dict[str, LoggedTasks]:
     """Return the logged tasks by source; sources without a plan in the log are omitted.
 
-    Raises OptionError like `read_plan_log`, or if the file has no plan of any source.
+    Raises OptionError as `read_plan_log` does, or if the log has no plan of any source.
     """
     logged_tasks = {}
     for source, batches in batches_by_source.items():
@@ -99,10 +100,11 @@ def read_tasks(
             logged_tasks[source] = LoggedTasks(plans, executors, tasks)
     if not logged_tasks:
         numbers = [b.batch for bs in batches_by_source.values() for b in bs if b.offset_count]
-        number_range = f"{min(numbers)} to {max(numbers)}" if numbers else "none"
+        if not numbers:
+            raise OptionError(f"plan log {path}: the checkpoint has no batch with data to compare")
         raise OptionError(
-            f"plan log {path} has no plan of the checkpoint's batches ({number_range}): give the "
-            "plan log of the same query"
+            f"plan log {path} has no plan of the checkpoint's batches ({min(numbers)} to "
+            f"{max(numbers)}): give the plan log of the same query"
         )
     return logged_tasks
 

@@ -16,9 +16,9 @@ import numpy as np
 from assignor_bridge.assignors.registry import lookup
 from assignor_bridge.errors import AssignorError
 from assignor_bridge.options import LAG_AWARE_STICKY
-from streaming.replay.replayed import EVERYTHING, ITSELF, Replay
+from streaming.replay.replayed import DEFAULT_NAMES, ITSELF, Replay
 from streaming.replay.traffic import PRICE_PER_GB
-from streaming.simulator.play import SimulatedQuery, is_sparks
+from streaming.simulator.play import SimulatedQuery, is_spark_mapping
 from streaming.simulator.results import MappingResult
 from streaming.simulator.scenario import Scenario, SimulatedBatch
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from streaming.replay.traffic import Traffic
     from streaming.simulator.mappings import PlacedTask
 
-#: Only records have a cost, because the log has no costs for tasks and cold consumers. Without a
-#: planner's state, their cost is predictable.
+#: Only records have a cost, because the log has no costs for tasks and cold consumers. Their cost
+#: has no noise unless the planner's state has an `unpredictability`.
 RECORDS_ONLY = Scenario(service_noise=0, task_seconds=0, cold_seconds=0)
 
 
@@ -41,7 +41,7 @@ def replay(
     title: str,
     batches: Iterable[ReplayBatch],
     cluster: Cluster,
-    names: Sequence[str] = EVERYTHING,
+    names: Sequence[str] = DEFAULT_NAMES,
     *,
     options: Mapping[str, str] | None = None,
     find: Callable[[str], Assignor] = lookup,
@@ -70,12 +70,13 @@ def replay(
         number_options = {f"assignor.{key}": str(number) for key, number in numbers.items()}
         all_options = {**(options or {}), **number_options}
         query = SimulatedQuery(name, scenario, all_options, find, cluster.locality_wait_s)
-        return _play(query, leader_batches if is_sparks(name) else simulated_batches)
+        return _play(query, leader_batches if is_spark_mapping(name) else simulated_batches)
 
-    own_results, wait_s = [], cluster.locality_wait_s
+    own_results = []
     if logged_tasks is not None:
-        query = LoggedQuery(ITSELF, scenario, locality_wait_s=wait_s, logged_tasks=logged_tasks)
-        own_results = [_play(query, simulated_batches)]
+        query = LoggedQuery(ITSELF, scenario, logged_tasks=logged_tasks)
+        query.locality_wait_s = cluster.locality_wait_s
+        own_results.append(_play(query, simulated_batches))
     if traffic is None:
         return Replay(title, cluster, replay_batches, [*own_results, *map(play_one, names)])
     # With a price of 0, only shares are reported; assignors must still respect zones.
@@ -127,6 +128,6 @@ def _convert_batch(
         np.array([cluster.unusual_costs.get(tp, cluster.cost_s) for tp in partitions]),
         cluster.slowness,
         None if racks is None else racks.get_replicas(partitions, leaders_only=leaders_only),
-        None if traffic is None else traffic.get_bytes_per_offset(partitions),
+        None if traffic is None else traffic.list_offset_bytes(partitions),
         batch.partition_counts,
     )

@@ -102,13 +102,13 @@ def read_racks(path: Path) -> RackMap:
 
 
 def _parse_host_lines(text: bytes, label: str) -> dict[str, str]:
-    """Parse lines of Java properties with the rules of ExecutorRacks.RackFile (Java)."""
+    """Return the racks by host, with the rules of ExecutorRacks.RackFile (Java)."""
     racks: dict[str, str] = {}
     for number, line in enumerate(text.decode("utf-8", "replace").splitlines(), start=1):
         for host, rack in ((h.strip(), r.strip()) for h, r in parse_properties(line).items()):
             problem = ""
             if _BROKEN_ESCAPE.search(line) or not is_utf8(host + rack):
-                problem = "has a malformed Unicode escape"
+                problem = "has a broken \\u escape or is not UTF-8"
             elif not host:
                 problem = "has no host"
             elif not rack:

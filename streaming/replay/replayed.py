@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: Name of Spark's default assignment, the baseline of all comparisons.
 SPARK = SPARK_MAPPINGS[0]
 #: Mappings and assignors that are compared by default.
-EVERYTHING = (*SPARK_MAPPINGS, LAG_AWARE_STICKY, *sorted(set(ASSIGNORS) - {LAG_AWARE_STICKY}))
+DEFAULT_NAMES = (*SPARK_MAPPINGS, LAG_AWARE_STICKY, *sorted(set(ASSIGNORS) - {LAG_AWARE_STICKY}))
 #: Name of the result for the query's own plans, from a plan log.
 ITSELF = "this query"
 
@@ -73,7 +73,7 @@ class Replay:
         )
 
     def compute_cross_zone_share(self, result: MappingResult) -> float | None:
-        """Return the share of bytes that cross zones, at least; None without traffic or racks."""
+        """Return the share of bytes known to cross zones; None without traffic or known racks."""
         if self.traffic is None or not self.has_racks:
             return None
         bytes_read = [_count_bytes(batch, self.traffic) for batch in self.batches]
@@ -82,5 +82,5 @@ class Replay:
 
 
 def _count_bytes(batch: ReplayBatch, traffic: Traffic) -> float:
-    bytes_per_offset = traffic.get_bytes_per_offset([r.tp for r in batch.ranges])
-    return float(bytes_per_offset @ [r.size for r in batch.ranges])
+    offset_bytes = traffic.list_offset_bytes([r.tp for r in batch.ranges])
+    return float(offset_bytes @ [r.size for r in batch.ranges])

@@ -24,7 +24,7 @@ PRICE_PER_GB = PlannerOptions().zone_price_per_gb
 GB = 1e9  # bytes
 _DAY_S = 86_400
 #: Assumed bytes per offset if they are unknown.
-_ASSUMED_BYTES_PER_OFFSET = 100.0
+_ASSUMED_OFFSET_BYTES = 100.0
 
 
 @dataclass(frozen=True)
@@ -33,20 +33,20 @@ class Traffic:
 
     price_per_gb: float = PRICE_PER_GB
     #: Mean bytes per offset.
-    mean_bytes: float = _ASSUMED_BYTES_PER_OFFSET
+    mean_offset_bytes: float = _ASSUMED_OFFSET_BYTES
     #: Bytes per offset of each partition for which the planner learned them.
-    learned_bytes: Mapping[Partition, float] = field(default_factory=dict)
+    offset_bytes: Mapping[Partition, float] = field(default_factory=dict)
     #: Bytes read per day; None without two batches that have different timestamps.
     bytes_a_day: float | None = None
     #: Text that describes where the bytes per offset come from.
     origin: str = ""
 
-    def get_bytes_per_offset(self, partitions: Sequence[Partition]) -> NDArray[np.float64]:
+    def list_offset_bytes(self, partitions: Sequence[Partition]) -> NDArray[np.float64]:
         """Return the bytes per offset of each partition; the mean if none were learned."""
-        sizes = [self.learned_bytes.get(tp, self.mean_bytes) for tp in partitions]
+        sizes = [self.offset_bytes.get(tp, self.mean_offset_bytes) for tp in partitions]
         return np.array(sizes, np.float64)
 
-    def cost_a_day(self, cross_zone_share: float) -> float | None:
+    def compute_daily_cost(self, cross_zone_share: float) -> float | None:
         """Return the daily cost if this share of the bytes crosses zones; None if unknown."""
         if self.bytes_a_day is None:
             return None
@@ -61,16 +61,16 @@ def estimate_traffic(
     record_bytes: float | None = None,
 ) -> Traffic:
     """Return the traffic: bytes after the first batch, over the time from first to last plan."""
-    learned_bytes = _read_bytes(log.checkpoint.states.get(source)) if record_bytes is None else {}
+    mean_offset_bytes, origin = _ASSUMED_OFFSET_BYTES, "assumed; set it with --record-bytes"
+    offset_bytes: dict[Partition, float] = {}
     if record_bytes is not None:
-        mean_bytes, origin = record_bytes, "as given"
-    elif learned_bytes:
-        mean_bytes, origin = float(np.mean([*learned_bytes.values()])), "as learned by the planner"
-    else:
-        mean_bytes, origin = _ASSUMED_BYTES_PER_OFFSET, "assumed; set it with --record-bytes"
+        mean_offset_bytes, origin = record_bytes, "as given"
+    elif offset_bytes := _compute_offset_bytes(log.checkpoint.states.get(source)):
+        mean_offset_bytes = float(np.mean([*offset_bytes.values()]))
+        origin = "as learned by the planner"
     planned_at_ms = {b.batch_id: b.timestamp_ms for b in log.checkpoint.batches}
     timed_bytes = [
-        (at_ms, sum(r.size * learned_bytes.get(r.tp, mean_bytes) for r in batch.ranges))
+        (at_ms, sum(r.size * offset_bytes.get(r.tp, mean_offset_bytes) for r in batch.ranges))
         for batch in batches
         if (at_ms := planned_at_ms.get(batch.batch)) is not None
     ]
@@ -78,11 +78,11 @@ def estimate_traffic(
     # Skip the first batch, because its records arrived before the first timestamp.
     total_bytes = sum(size for _, size in timed_bytes[1:])
     bytes_a_day = total_bytes / seconds * _DAY_S if seconds > 0 else None
-    return Traffic(price_per_gb, mean_bytes, learned_bytes, bytes_a_day, origin)
+    return Traffic(price_per_gb, mean_offset_bytes, offset_bytes, bytes_a_day, origin)
 
 
-def _read_bytes(state: StickyState | None) -> dict[Partition, float]:
-    """Return the bytes per offset that the planner learned; partitions without are omitted."""
+def _compute_offset_bytes(state: StickyState | None) -> dict[Partition, float]:
+    """Return the learned bytes per offset by partition; others are omitted."""
     if state is None:
         return {}
     density = np.where(np.isnan(state.density), 1.0, state.density)

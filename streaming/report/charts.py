@@ -31,22 +31,22 @@ def draw_heat_map(
 ) -> str:
     """Draw offset counts by partition (rows) and batch (columns); darker cells have more."""
     names = partitions[:_MAX_ROWS]
-    top, largest = 18.0, max((n for _, lag in batches for n in lag.values()), default=0)
+    top, max_count = 18.0, max((n for _, counts in batches for n in counts.values()), default=0)
     column_width = (WIDTH - _LABEL_WIDTH - 4) / max(1, len(batches))
     shapes = _label_batches([number for number, _ in batches], _LABEL_WIDTH, column_width, 12)
     shapes += _draw_row_labels(shorten_names(names), _LABEL_WIDTH, top, _ROW_HEIGHT)
     for index, name in enumerate(names):
         y = top + index * _ROW_HEIGHT
-        for column, (number, lags) in enumerate(batches):
-            lag = lags.get(name, 0)
+        for column, (number, counts) in enumerate(batches):
+            count = counts.get(name, 0)
             x = _LABEL_WIDTH + column * column_width
-            shade = 0.1 + 0.9 * (lag / largest) ** 0.5 if lag else 0.04
-            hint = f"{name}, batch {number}: {lag:,} records"
+            shade = 0.1 + 0.9 * (count / max_count) ** 0.5 if count else 0.04
+            hint = f"{name}, batch {number}: {count:,} records"
             box = (x, y, column_width - 1 if column_width > 3 else column_width, _ROW_HEIGHT - 1)
             shapes.append(rect(box, "heat", opacity=shade, hint=hint))
-            if column_width >= 26 and lag:
+            if column_width >= 26 and count:
                 baseline_y = _compute_baseline(y, _ROW_HEIGHT)
-                label, centre = format_count(lag), x + column_width / 2
+                label, centre = format_count(count), x + column_width / 2
                 shapes.append(text(centre, baseline_y, label, anchor="middle", css="s"))
     return picture(top + len(names) * _ROW_HEIGHT + 2, title, shapes)
 
@@ -100,7 +100,7 @@ def draw_value_bars(
 
 
 def draw_timeline(batch: BatchFigures, css: str, scale_s: float) -> str:
-    """Draw a timeline of each slot in one batch, with one box per task."""
+    """Draw a row of task boxes for each slot in one batch; a full row is `scale_s` long."""
     slots, width, top = _select_largest(batch.slot_seconds()), WIDTH - _LABEL_WIDTH - 8, 4.0
     bottom, scale_s = top + len(slots) * _ROW_HEIGHT, scale_s or 1.0
     shapes = _draw_row_labels(slots, _LABEL_WIDTH, top, _ROW_HEIGHT - 3)
@@ -124,21 +124,21 @@ def draw_timeline(batch: BatchFigures, css: str, scale_s: float) -> str:
 def draw_batch_columns(runs: Sequence[RunFigures], css: Sequence[str]) -> str:
     """Draw the duration of each batch (pale during warm-up), with the runs side by side."""
     left, top, height = 42.0, 8.0, 150.0
-    columns = max((len(run.batches) for run in runs), default=0) or 1
+    column_count = max((len(run.batches) for run in runs), default=0) or 1
     longest_s = max((batch.seconds for run in runs for batch in run.batches), default=0.0) or 1.0
-    column_width = (WIDTH - left) / columns
+    column_width = (WIDTH - left) / column_count
     bar_width = column_width * 0.8 / max(1, len(runs))
     shapes = _draw_value_axis(left, top, height, [f"{longest_s * part:.1f} s" for part in _TICKS])
-    for number, run in enumerate(runs):
+    for run_index, run in enumerate(runs):
         for index, batch in enumerate(run.batches):
             bar_height = height * batch.seconds / longest_s
-            x = left + index * column_width + column_width * 0.1 + number * bar_width
+            x = left + index * column_width + column_width * 0.1 + run_index * bar_width
             hint = f"{run.name}, batch {batch.batch}: {batch.seconds:.2f} s"
             y, opacity = top + height - bar_height, 0.35 if index < run.warm_up else None
             box = (x, y, bar_width - 1, bar_height)
-            shapes.append(rect(box, css[number], opacity=opacity, hint=hint))
-    longest = max((run.batches for run in runs), key=len, default=())
-    shapes += _label_batches([b.batch for b in longest], left, column_width, top + height + 14)
+            shapes.append(rect(box, css[run_index], opacity=opacity, hint=hint))
+    most_batches = max((run.batches for run in runs), key=len, default=())
+    shapes += _label_batches([b.batch for b in most_batches], left, column_width, top + height + 14)
     return picture(top + height + 18, "duration of each batch in seconds", shapes)
 
 
@@ -164,8 +164,8 @@ def _label_batches(numbers: Sequence[int], left: float, column_width: float, y: 
 
 def _select_largest(values: Mapping[str, float]) -> list[str]:
     """Return the names of the `_MAX_ROWS` largest values, in their original order."""
-    ranked = sorted(values, key=lambda name: -values[name])[:_MAX_ROWS]
-    return [name for name in values if name in ranked]
+    largest_names = sorted(values, key=lambda name: -values[name])[:_MAX_ROWS]
+    return [name for name in values if name in largest_names]
 
 
 def _note_omission(total: int, x: float, y: float) -> list[str]:

@@ -87,14 +87,14 @@ def diagnose(facts: SourceFacts) -> list[Cause]:
 def _find_hot_partition(facts: SourceFacts) -> list[Cause]:
     """Return the cause if one partition often loads a slot far above its fair share of the work.
 
-    The cause is a hot key; it is few partitions if this one does not stand out from the others.
+    The cause is few partitions if this one does not stand out from the others, else a hot key.
     """
     busiest_work, work_by_partition = 0.0, defaultdict[Partition, float](float)
     ratios = defaultdict[Partition, list[float]](list)
     excess_work = defaultdict[Partition, float](float)
     slots = 0
     for batch in facts.batches:
-        work = _weigh_offsets(batch.read, facts)
+        work = _weigh_offsets(batch.read_offsets, facts)
         for tp, amount in work.items():
             work_by_partition[tp] += amount
         pieces = _weigh_offsets(batch.pieces, facts)
@@ -104,11 +104,11 @@ def _find_hot_partition(facts: SourceFacts) -> list[Cause]:
         if not pieces:
             busiest_work += fair_work  # unknown pieces are assumed to be balanced
             continue
-        largest = max(pieces, key=lambda tp: (pieces[tp], tp))
-        busiest_work += max(pieces[largest], fair_work)
-        if pieces[largest] >= _MIN_FAIR_SHARES * fair_work:
-            excess_work[largest] += pieces[largest] - fair_work
-            ratios[largest].append(pieces[largest] / fair_work)
+        largest_tp = max(pieces, key=lambda tp: (pieces[tp], tp))
+        busiest_work += max(pieces[largest_tp], fair_work)
+        if pieces[largest_tp] >= _MIN_FAIR_SHARES * fair_work:
+            excess_work[largest_tp] += pieces[largest_tp] - fair_work
+            ratios[largest_tp].append(pieces[largest_tp] / fair_work)
     candidate = max(excess_work, key=lambda tp: (excess_work[tp], tp), default=None)
     if (
         candidate is None
@@ -117,7 +117,7 @@ def _find_hot_partition(facts: SourceFacts) -> list[Cause]:
         or excess_work[candidate] < MIN_COST * busiest_work
     ):
         return []
-    partitions = {tp for batch in facts.batches for tp in (*batch.read, *batch.waiting)}
+    partitions = {tp for b in facts.batches for tp in (*b.read_offsets, *b.unread_offsets)}
     other_work = [work_by_partition.get(tp, 0.0) for tp in partitions if tp != candidate]
     effect = (
         f"alone, so reading takes {median(ratios[candidate]):.1f} times as long as if all "
@@ -191,7 +191,7 @@ def _find_busy_cluster(facts: SourceFacts) -> list[Cause]:
     hit_rate = median(b.hit_rate or 0.0 for b in batches) if len(batches) >= _MIN_BATCHES else 1.0
     if hit_rate >= _MIN_HIT_RATE:
         return []
-    shares = [b.read_elsewhere for b in batches if b.read_elsewhere]
+    shares = [b.share_elsewhere for b in batches if b.share_elsewhere]
     names = sorted({name for by_name in shares for name in by_name}, key=lambda n: (len(n), n))
     busy_executors = [
         n for n in names if median(s.get(n, 0.0) for s in shares) >= _MIN_READ_ELSEWHERE
@@ -243,25 +243,25 @@ def _explain_lag_growth(facts: SourceFacts, needed_share: float) -> list[Cause]:
     slots, busy_share = facts.slots, facts.busy_share
     slots_text = f" by {pluralize(slots, 'slot')}" if slots else ""
     busy_text = "" if busy_share is None else f", busy for {busy_share:.0%} of the batch time"
-    needed_slots = f"about {math.ceil(slots * ratio)} slots would keep up" if slots else "add slots"
+    advice = f"about {math.ceil(slots * ratio)} slots would keep up" if slots else "add slots"
     why = f"{arrivals}{slots_text}{busy_text}, so lag grows"
-    remedy = f"{needed_slots}; or reduce the work per record. No assignor would help"
+    remedy = f"{advice}; or reduce the work per record. No assignor would help"
     return [Cause("too few slots", "", why, remedy, 1 - 1 / ratio)]
 
 
 def _find_starvation(facts: SourceFacts) -> list[Cause]:
-    limited_batches = [b for b in facts.batches if b.is_limited and any(b.read.values())]
+    limited_batches = [b for b in facts.batches if b.is_limited and any(b.read_offsets.values())]
     read_offsets, even_offsets = defaultdict[str, int](int), defaultdict[str, int](int)
     starved_batches = defaultdict[str, int](int)
     for batch in limited_batches:
-        read, even_share = defaultdict[str, int](int), defaultdict[str, int](int)
+        read_by_topic, even_by_topic = defaultdict[str, int](int), defaultdict[str, int](int)
         for tp, offsets in _share_evenly(batch, facts.weights).items():
-            even_share[tp.topic] += offsets
-            read[tp.topic] += batch.read.get(tp, 0)
-        for topic, offsets in even_share.items():
-            read_offsets[topic] += read[topic]
+            even_by_topic[tp.topic] += offsets
+            read_by_topic[tp.topic] += batch.read_offsets.get(tp, 0)
+        for topic, offsets in even_by_topic.items():
+            read_offsets[topic] += read_by_topic[topic]
             even_offsets[topic] += offsets
-            starved_batches[topic] += read[topic] < _MIN_EVEN_SHARE * offsets
+            starved_batches[topic] += read_by_topic[topic] < _MIN_EVEN_SHARE * offsets
     causes, total_offsets = [], sum(read_offsets.values())
     is_aligned = sum(b.held_back_by == "time" for b in limited_batches) > len(limited_batches) / 2
     for topic in sorted(even_offsets):
@@ -285,9 +285,9 @@ def _find_starvation(facts: SourceFacts) -> list[Cause]:
 
 def _share_evenly(batch: SourceBatch, weights: Mapping[str, float]) -> dict[Partition, int]:
     """Divide the number of offsets read by weight among partitions, each up to its lag."""
-    waiting = sorted((tp, lag) for tp, lag in batch.waiting.items() if lag > 0)
-    lags = np.array([lag for _, lag in waiting], np.int64)
-    weight = np.array([weights.get(tp.topic.lower(), 1.0) for tp, _ in waiting])
-    budget = Budget("records", np.ones(len(lags)), float(sum(batch.read.values())))
+    lag_pairs = sorted((tp, lag) for tp, lag in batch.unread_offsets.items() if lag > 0)
+    lags = np.array([lag for _, lag in lag_pairs], np.int64)
+    weight = np.array([weights.get(tp.topic.lower(), 1.0) for tp, _ in lag_pairs])
+    budget = Budget("records", np.ones(len(lags)), float(sum(batch.read_offsets.values())))
     shares, _ = fill(np.zeros_like(lags), lags, weight, [budget], np.arange(len(lags)))
-    return {tp: share for (tp, _), share in zip(waiting, shares.tolist(), strict=True)}
+    return {tp: share for (tp, _), share in zip(lag_pairs, shares.tolist(), strict=True)}

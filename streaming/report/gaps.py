@@ -90,7 +90,7 @@ def describe_gain(
     if replay is None or spark is None or predicted_gap is None or source.assignor is None:
         reason = "give the checkpoint to estimate it" if replay is None else "cannot be predicted"
         return "Gain", "Unknown", reason
-    ideal_s = _get_ideal_s(spark, predicted_gap.times_ideal, predicted_gap.batch_s)
+    ideal_s = _compute_ideal_s(spark, predicted_gap.times_ideal, predicted_gap.batch_s)
     saved_s = (spark.times_ideal - predicted_gap.times_ideal) * ideal_s
     if abs(saved_s) < _MIN_SAVED_SHARE * ideal_s:
         return "Gain", "None", "compared with Spark's default, predicted"
@@ -112,7 +112,7 @@ def _predict_gap(source: SourceFacts, replay: Replay | None, batch_s: float | No
     own_result = replay.find(ITSELF) if replay is not None else None
     if own_result is None and imbalances:
         spark, times_ideal = replay.find(SPARK) if replay else None, 1 + fmean(imbalances)
-        ideal_s = None if spark is None else _get_ideal_s(spark, times_ideal, batch_s)
+        ideal_s = None if spark is None else _compute_ideal_s(spark, times_ideal, batch_s)
         seconds = None if ideal_s is None else (times_ideal - 1) * ideal_s
         return Gap(times_ideal, "predicted", seconds, batch_s)
     if own_result is None and replay is not None and source.assignor in {SPARK, LAG_AWARE_STICKY}:
@@ -123,11 +123,11 @@ def _predict_gap(source: SourceFacts, replay: Replay | None, batch_s: float | No
     if replay.cluster.origins.get("executors", "").startswith("assumed"):
         assumption = f" on {replay.cluster.slots} slots (assumed)"
     times_ideal = own_result.times_ideal
-    seconds = (times_ideal - 1) * _get_ideal_s(own_result, times_ideal, batch_s)
+    seconds = (times_ideal - 1) * _compute_ideal_s(own_result, times_ideal, batch_s)
     return Gap(times_ideal, "predicted", seconds, batch_s, assumption)
 
 
-def _get_ideal_s(result: MappingResult, times_ideal: float, batch_s: float | None) -> float:
+def _compute_ideal_s(result: MappingResult, times_ideal: float, batch_s: float | None) -> float:
     """Return the ideal seconds of a batch whose busiest slot takes `times_ideal` times as long.
 
     The replay's costs may be too high, so the reading time is limited to the batch duration.

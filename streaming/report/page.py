@@ -67,11 +67,11 @@ def side_by_side(figures: Sequence[str]) -> str:
 
 
 def tiles(contents: Sequence[tuple[str, str, str]], *, is_calm: bool) -> str:
-    """Write tiles with a title, a short text, and a figure each; the first is red if not calm."""
+    """Write tiles with a title, a short text, and a note each; the first is red if not calm."""
     boxes = "".join(
         f"<div><h2>{escape_html(title)}</h2><strong>{escape_html(words)}</strong>"
-        f"<p>{escape_html(figure)}</p></div>"
-        for title, words, figure in contents
+        f"<p>{escape_html(note_text)}</p></div>"
+        for title, words, note_text in contents
     )
     return f'<div class="tiles{" calm" if is_calm else ""}">{boxes}</div>'
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from streaming.observe.words import format_seconds
 from streaming.replay.bill import format_gigabytes, format_money
-from streaming.replay.log import read_costs
+from streaming.replay.log import compute_costs
 from streaming.replay.traffic import GB
 from streaming.report import charts, page
 
@@ -26,17 +26,19 @@ def write_section(facts: QueryFacts) -> list[str]:
     figures, rows = [], []
     states = facts.checkpoint_log.checkpoint.states if facts.checkpoint_log else {}
     for source, state in states.items():
-        costs = read_costs(state)
+        costs = compute_costs(state)
         if costs is None:
             continue
-        name = f", source {source}" if len(states) > 1 else ""
-        rows.append([f"one record of a usual partition{name}", format_seconds(costs.record_s)])
-        rows.append([f"one range, without its records{name}", format_seconds(costs.range_s)])
+        source_text = f", source {source}" if len(states) > 1 else ""
+        rows.append(
+            [f"one record of a usual partition{source_text}", format_seconds(costs.record_s)]
+        )
+        rows.append([f"one range, without its records{source_text}", format_seconds(costs.range_s)])
         unusual_costs = {str(tp): cost for tp, cost in costs.unusual_costs.items()}
         if unusual_costs:
             caption = "As learned by the planner, including downstream work in the same task."
             cost_by_name = {"usual": costs.record_s, **unusual_costs}
-            figures.append(_draw_costs(f"partition{name}", cost_by_name, caption))
+            figures.append(_draw_costs(f"partition{source_text}", cost_by_name, caption))
     cost_by_executor = _compute_cost_by_executor(facts.ui) if facts.ui else {}
     if cost_by_executor:
         caption = "Task time divided by records read, from Spark's UI."
@@ -49,9 +51,9 @@ def write_section(facts: QueryFacts) -> list[str]:
     return [page.side_by_side([*figures, table])]
 
 
-def _draw_costs(by: str, costs: Mapping[str, float], caption: str) -> str:
-    picture = charts.draw_value_bars(f"time per record by {by}", costs, format_seconds)
-    return page.figure(f"Time per record, by {by}", picture, caption)
+def _draw_costs(dimension: str, costs: Mapping[str, float], caption: str) -> str:
+    picture = charts.draw_value_bars(f"time per record by {dimension}", costs, format_seconds)
+    return page.figure(f"Time per record, by {dimension}", picture, caption)
 
 
 def _compute_cost_by_executor(run: RunFigures) -> dict[str, float]:
@@ -78,13 +80,13 @@ def _list_zone_traffic(facts: QueryFacts) -> Iterator[list[str]]:
         # The metric restarts at 0 with each run of the query.
         crossed_bytes = sum(samples[-1][1] - samples[0][1] for samples in samples_by_run.values())
         seconds = sum(samples[-1][0] - samples[0][0] for samples in samples_by_run.values())
-        words = [f"{fmean(shares):.1%} of the bytes"] if shares else []
+        texts = [f"{fmean(shares):.1%} of the bytes"] if shares else []
         if seconds > 0:
             bytes_a_day = crossed_bytes / seconds * _DAY_S
             cost = format_money(bytes_a_day / GB * facts.price_per_gb)
-            words.append(
+            texts.append(
                 f"{format_gigabytes(bytes_a_day)} GB a day, {cost} at {facts.price_per_gb:g} per GB"
             )
-        if words:
-            name = f", source {index}" if len(indexes) > 1 else ""
-            yield [f"across zones{name}", ": ".join(words)]
+        if texts:
+            source_text = f", source {index}" if len(indexes) > 1 else ""
+            yield [f"across zones{source_text}", ": ".join(texts)]

@@ -68,18 +68,13 @@ def gather_facts(
 ) -> QueryFacts:
     """Read all inputs, which must belong to the same query.
 
-    Parameters
-    ----------
-    inputs
-        A checkpoint folder, an address of Spark's UI, a metrics log (`metrics.log_file`), or a plan
-        log (`assignor.planLog`); at most one of each kind.
-    query
-        Name or ID of the query; required if an input has several queries.
-    batches
-        Number of last batches to read; None for 20 from Spark's UI and all from other inputs.
+    `inputs` are a checkpoint folder, an address of Spark's UI, a metrics log (`metrics.log_file`),
+    and a plan log (`assignor.planLog`); at most one of each kind. `query` is a name or ID, required
+    if an input has several queries. `batches` is the number of last batches to read; None for 20
+    from Spark's UI and all from other inputs.
 
-    Raises OptionError if an input is of another kind, two are of one kind, or the query is
-    ambiguous, and WebError if an address does not respond.
+    Raises OptionError if an input cannot be read, two are of one kind or of different queries, or
+    the query is ambiguous, and WebError if an address does not respond.
     """
     input_by_kind = classify_inputs(inputs)
     origins: list[tuple[str, str]] = []
@@ -102,9 +97,9 @@ def gather_facts(
         query, label = progress[0].query_id, progress[-1].label
     ui = None
     if "Spark's UI" in input_by_kind:
-        spark = SparkUi(Address.parse(input_by_kind["Spark's UI"]))
-        ui, label = _fetch_run(spark, query, checkpoint_log, batches)
-        origins.append(("Spark's UI", f"{spark.address}, {ui.name}"))
+        api = SparkUi(Address.parse(input_by_kind["Spark's UI"]))
+        ui, label = _fetch_run(api, query, checkpoint_log, batches)
+        origins.append(("Spark's UI", f"{api.address}, {ui.name}"))
     if "plan log" in input_by_kind:
         origins.append(("plan log", input_by_kind["plan log"]))
     replays, plans = _replay_sources(checkpoint_log, ui, input_by_kind.get("plan log"))
@@ -114,14 +109,14 @@ def gather_facts(
 
 
 def _fetch_run(
-    spark: SparkUi, query: str | None, checkpoint_log: CheckpointLog | None, max_batches: int | None
+    api: SparkUi, query: str | None, checkpoint_log: CheckpointLog | None, max_batches: int | None
 ) -> tuple[RunFigures, str]:
     """Return the last finished batches of the query in Spark's UI, and the query's label."""
-    query_batches = choose_query(spark.fetch_batches(), query, spark.address)
-    _check_same_query(checkpoint_log, query_batches[0].query_id, str(spark.address))
+    query_batches = choose_query(api.fetch_batches(), query, api.address)
+    _check_same_query(checkpoint_log, query_batches[0].query_id, str(api.address))
     finished_batches = [batch for batch in query_batches if batch.seconds is not None]
     last_batches = finished_batches[-(max_batches or _UI_BATCHES) :]
-    return spark.fetch_run(last_batches), query_batches[-1].label
+    return api.fetch_run(last_batches), query_batches[-1].label
 
 
 def _replay_sources(
@@ -130,7 +125,7 @@ def _replay_sources(
     """Replay the last batches of each source; also return the logged plans by source."""
     if checkpoint_log is None:
         return [], {}
-    sources = checkpoint_log.sources.items()
+    sources = checkpoint_log.batches_by_source.items()
     last_batches = {source: _limit_ranges(batches) for source, batches in sources}
     tasks_by_source = read_tasks(Path(plan_log), last_batches) if plan_log is not None else {}
     replays = [
@@ -168,9 +163,9 @@ def classify_inputs(inputs: Sequence[str]) -> dict[str, str]:
 
 def _keep_last(checkpoint_log: CheckpointLog, max_batches: int | None) -> CheckpointLog:
     """Return the log with each source's last batches; None keeps all."""
-    sources = checkpoint_log.sources.items()
+    sources = checkpoint_log.batches_by_source.items()
     last_batches = {source: batches[-(max_batches or 0) :] for source, batches in sources}
-    return replace(checkpoint_log, sources=last_batches)
+    return replace(checkpoint_log, batches_by_source=last_batches)
 
 
 def _limit_ranges(batches: Sequence[ReplayBatch]) -> list[ReplayBatch]:
@@ -190,10 +185,10 @@ def _replay(
     source: str,
     batches: Sequence[ReplayBatch],
     ui: RunFigures | None,
-    logged: LoggedTasks | None,
+    plans: LoggedTasks | None,
 ) -> Replay:
     """Replay one source with costs from the UI, if any, and executors from the plan log or UI."""
-    executors, logged_tasks = (logged.executors, logged.tasks) if logged else (None, None)
+    executors, logged_tasks = (plans.executors, plans.tasks) if plans else (None, None)
     cluster = choose_cluster(checkpoint_log, source, batches, logged_executors=executors)
     origins = {
         name: "assumed: also give the address of Spark's UI" if text.startswith("assumed") else text
@@ -208,7 +203,7 @@ def _replay(
         cluster = replace(cluster, cost_s=cost_s, unusual_costs=unusual_costs)
         origins["cost"] = "from Spark's UI"
         # Logged plans are replayed on the executors of their batch; the UI has the current ones.
-        if logged is None:
+        if plans is None:
             cluster = replace(cluster, executors=ui.executors or cluster.executors)
             origins["executors"] = "from Spark's UI"
     cluster, names = replace(cluster, origins=origins), (SPARK, LAG_AWARE_STICKY)

@@ -33,7 +33,7 @@ def write_section(facts: QueryFacts) -> list[str]:
         parts += _draw_lag(batches, f", source {index}" if len(indexes) > 1 else "")
     if parts:
         return parts
-    sources = facts.checkpoint_log.sources if facts.checkpoint_log else {}
+    sources = facts.checkpoint_log.batches_by_source if facts.checkpoint_log else {}
     for name, logged_batches in sources.items():
         parts += _draw_reads(logged_batches, f", source {name}" if len(sources) > 1 else "")
     return [page.note("Lag is unknown: also give the metrics log (metrics.log_file)."), *parts]
@@ -41,32 +41,38 @@ def write_section(facts: QueryFacts) -> list[str]:
 
 def _draw_lag(progress: Sequence[tuple[int, SourceProgress]], source_text: str) -> list[str]:
     """Draw one source's unread records at the start of each batch, from the metrics log."""
-    batches = [(batch, _name_partitions(source.waiting)) for batch, source in progress]
+    batches = [(batch, _name_partitions(source.unread_at_start)) for batch, source in progress]
     last_progress = progress[-1][1]
-    reads = _group_counts(_name_partitions(source.read) for _, source in progress)
-    lag = _name_partitions(last_progress.lag)
+    reads = _group_counts(_name_partitions(source.read_offsets) for _, source in progress)
+    last_lags = _name_partitions(last_progress.lag)
     start_lags = _group_counts(lags for _, lags in batches)
     # Spark omits the start offsets of a query's first batch, so its reads may be missing.
-    max_lag = {name: max(start_lags.get(name, ()), default=None) for name in {*start_lags, *lag}}
-    ranking = sorted(max_lag, key=lambda n: (-lag.get(n, 0), -(max_lag[n] or 0), _split_name(n)))
+    max_lags = {n: max(start_lags.get(n, ()), default=None) for n in {*start_lags, *last_lags}}
+    ranking = sorted(
+        max_lags, key=lambda n: (-last_lags.get(n, 0), -(max_lags[n] or 0), _split_name(n))
+    )
     rows = []
     for name in ranking[:_MAX_ROWS]:
-        counts = (lag.get(name), max_lag[name], sum(reads[name]) if name in reads else None)
+        counts = (last_lags.get(name), max_lags[name], sum(reads[name]) if name in reads else None)
         rows.append([name, *("unknown" if count is None else f"{count:,}" for count in counts)])
-    total_lag, worst_name = sum(lag.values()), ranking[0] if ranking else ""
-    worst_text = f", {lag[worst_name] / total_lag:.0%} of them in {worst_name}" if total_lag else ""
-    when = "After the last batch," if last_progress.unread else "When the last batch started,"
+    total_lag, worst_text = sum(last_lags.values()), ""
+    if total_lag:
+        worst_text = f", {last_lags[ranking[0]] / total_lag:.0%} of them in {ranking[0]}"
+    when = "After the last batch," if last_progress.unread_after else "When the last batch started,"
     held_back = sum(last_progress.held_back.values())
     limits_text = f"; limits held back {held_back:,} records" if held_back else ""
+    lagging_count = sum(n > 0 for n in last_lags.values())
     lag_text = (
-        f"{when} {total_lag:,} records were unread in {sum(n > 0 for n in lag.values()):,} of "
-        f"{len(lag):,} partitions{worst_text}{limits_text}."
+        f"{when} {total_lag:,} records were unread in {lagging_count:,} of {len(last_lags):,} "
+        f"partitions{worst_text}{limits_text}."
     )
     head = ("partition, worst first", "last lag", "highest lag", "records read")
     caption = "Unread records by partition (rows) at the start of each batch (columns)."
     title = f"Lag at the start of each batch{source_text}"
     figure = _draw_batches(title, batches, ranking, caption)
-    paragraph = page.paragraph(lag_text if lag else "The lag after the last batch is unknown.")
+    paragraph = page.paragraph(
+        lag_text if last_lags else "The lag after the last batch is unknown."
+    )
     return [paragraph, page.side_by_side([figure, page.table(head, rows)])]
 
 
@@ -74,20 +80,20 @@ def _draw_reads(replay_batches: Sequence[ReplayBatch], source_text: str) -> list
     """Draw the offsets that each batch of one source read, from the checkpoint."""
     pairs = ((batch, [r for r in batch.ranges if r.size > 0]) for batch in replay_batches)
     batches = [(batch.batch, {str(r.tp): r.size for r in ranges}) for batch, ranges in pairs]
-    read = _group_counts(counts for _, counts in batches)
-    if not read:
+    counts_by_name = _group_counts(counts for _, counts in batches)
+    if not counts_by_name:
         return [page.note(f"No batch in the log read any records{source_text}.")]
-    sums = {name: sum(counts) for name, counts in read.items()}
-    total_offsets = sum(sums.values())
-    ranking = sorted(sums, key=lambda name: (-sums[name], _split_name(name)))
-    rows = [
-        [name, f"{sums[name]:,}", f"{sums[name] / total_offsets:.0%}", f"{max(read[name]):,}"]
-        for name in ranking[:_MAX_ROWS]
-    ]
+    offsets_by_name = {name: sum(counts) for name, counts in counts_by_name.items()}
+    total_offsets = sum(offsets_by_name.values())
+    ranking = sorted(offsets_by_name, key=lambda name: (-offsets_by_name[name], _split_name(name)))
+    rows = []
+    for name in ranking[:_MAX_ROWS]:
+        offsets, max_count = offsets_by_name[name], max(counts_by_name[name])
+        rows.append([name, f"{offsets:,}", f"{offsets / total_offsets:.0%}", f"{max_count:,}"])
     head = ("partition, largest first", "offsets read", "share", "maximum per batch")
     caption = (
-        f"{total_offsets:,} offsets of {len(sums):,} partitions (rows) by batch (columns). Without "
-        "a limit such as maxOffsetsPerTrigger, this is the lag at the start of each batch."
+        f"{total_offsets:,} offsets of {len(ranking):,} partitions (rows) by batch (columns). "
+        "Without a limit such as maxOffsetsPerTrigger, this is the lag at the start of each batch."
     )
     figure = _draw_batches(f"Offsets read by each batch{source_text}", batches, ranking, caption)
     return [page.side_by_side([figure, page.table(head, rows)])]

@@ -25,41 +25,41 @@ _EXPLAIN_HINT = "assignor report CHECKPOINT --batch N explains one of the last b
 
 
 def write_section(facts: QueryFacts) -> list[str]:
-    """Write the section from the metrics log."""
+    """Write the section from the metrics log; only a note without plans by an assignor."""
     if not facts.progress:
         return [page.note(f"Moves are unknown: also give the metrics log. {_EXPLAIN_HINT}")]
-    planned_count, rows = _list_moves(facts.progress)
-    if not planned_count:
+    batch_count, rows = _list_moves(facts.progress)
+    if not batch_count:
         return [page.note("Moves are unknown: no batch in the log was planned by an assignor.")]
     move_count = sum(row.moved_partitions for row in rows)
     moves_text = pluralize(move_count, "move of a partition", "moves of a partition")
-    batches_text = pluralize(planned_count, "batch", "batches")
+    batches_text = pluralize(batch_count, "batch", "batches")
     table_title = "Batches with a move or a change:" if rows else "Nothing else changed."
     parts = [page.paragraph(f"{moves_text} to another executor in {batches_text}. {table_title}")]
     if rows:
-        cells = [[row.batch, f"{row.moved_partitions}", row.imbalance, row.why] for row in rows]
+        cells = [[row.batch, f"{row.moved_partitions}", row.imbalance, row.reason] for row in rows]
         parts.append(page.table(_HEADER, cells[-_MAX_ROWS:], ends_in_words=True))
     return [*parts, page.note(_EXPLAIN_HINT)]
 
 
 class _BatchMoves(NamedTuple):
-    """A table row: one batch with moves or changes."""
+    """A table row: one batch of a source, with moves or changes."""
 
     batch: str
     moved_partitions: int
     imbalance: str
-    why: str
+    reason: str
 
 
 def _list_moves(batches: Sequence[BatchProgress]) -> tuple[int, list[_BatchMoves]]:
-    """Return the number of planned batches, and a row for each batch with moves or changes."""
-    rows, planned_count = [], 0
+    """Return the number of planned batches, and a row for each source with moves or changes."""
+    rows, planned_batches = [], set()
     previous_by_index: dict[int, SourceProgress] = {}
     for progress in batches:
         for source in progress.sources:
             if "assignor.strategy" not in source.metrics or not source.has_data:
                 continue
-            planned_count += 1
+            planned_batches.add(progress.batch)
             moved_partitions = int(source.number("movedPartitions") or 0)
             changes = list(_describe_changes(source, previous_by_index.get(source.index)))
             previous_by_index[source.index] = source
@@ -71,7 +71,7 @@ def _list_moves(batches: Sequence[BatchProgress]) -> tuple[int, list[_BatchMoves
             reason = "; ".join(changes) or _LOAD_REASON
             batch = f"{progress.batch}{source_text}"
             rows.append(_BatchMoves(batch, moved_partitions, imbalance_text, reason))
-    return planned_count, rows
+    return len(planned_batches), rows
 
 
 def _describe_changes(source: SourceProgress, previous: SourceProgress | None) -> Iterator[str]:

@@ -66,8 +66,8 @@ def make_report(
 
 def _write_page(facts: QueryFacts, parts: list[str]) -> str:
     now, version = datetime.now(timezone.utc).strftime(_CLOCK_FORMAT), read_version()
-    created = f"Created {now} UTC by assignor-bridge {version}. {_describe_span(facts)}"
-    parts.insert(1, page.note(created))
+    creation_text = f"Created {now} UTC by assignor-bridge {version}. {_describe_span(facts)}"
+    parts.insert(1, page.note(creation_text))
     for title, section in (
         ("Lag per partition", query_lag.write_section(facts)),
         ("Load per executor slot", _draw_slots(facts)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.model import Partition
 from assignor_bridge.options import LAG_AWARE_STICKY
-from streaming.replay.log import read_costs
+from streaming.replay.log import compute_costs
 from streaming.replay.plan_log import name_executor
 from streaming.replay.replayed import SPARK
 from streaming.report.source_facts import SourceBatch, SourceFacts
@@ -36,16 +36,16 @@ _UNSPLIT_IMBALANCE = 0.25
 
 def collect_sources(facts: QueryFacts) -> dict[str, SourceFacts]:
     """Return the facts about each source with data, by source name in the checkpoint."""
-    names = _match_indexes(facts)
+    index_by_name = _match_indexes(facts)
     sources = {}
-    for name, index in names.items():
+    for name, index in index_by_name.items():
         progress = {
             p.batch: (p, s)
             for p in facts.progress
             for s in p.sources
             if s.index == index and s.has_data
         }
-        source = _collect_source(facts, name, progress, is_only=len(names) == 1)
+        source = _collect_source(facts, name, progress, is_only=len(index_by_name) == 1)
         if source.batches:
             sources[name] = source
     return sources
@@ -54,7 +54,8 @@ def collect_sources(facts: QueryFacts) -> dict[str, SourceFacts]:
 def _match_indexes(facts: QueryFacts) -> dict[str, int | None]:
     """Map each source's name in the checkpoint to its index in the progress; None if unknown."""
     indexes = sorted({s.index for p in facts.progress for s in p.sources})
-    names = [*facts.checkpoint_log.sources] if facts.checkpoint_log else [*map(str, indexes)]
+    checkpoint_log = facts.checkpoint_log
+    names = [*checkpoint_log.batches_by_source] if checkpoint_log else [*map(str, indexes)]
     if len(names) == len(indexes) == 1:
         return {names[0]: indexes[0]}
     index_by_name = {str(index): index for index in indexes}
@@ -69,8 +70,9 @@ def _collect_source(
     is_only: bool,
 ) -> SourceFacts:
     checkpoint_log = facts.checkpoint_log
-    logged = checkpoint_log.sources.get(name, ()) if checkpoint_log else ()
-    reads = {b.batch: {r.tp: r.size for r in b.ranges if r.size} for b in logged if b.offset_count}
+    logged_batches = checkpoint_log.batches_by_source.get(name, ()) if checkpoint_log else ()
+    data_batches = [b for b in logged_batches if b.offset_count]
+    reads_by_batch = {b.batch: {r.tp: r.size for r in b.ranges if r.size} for b in data_batches}
     seconds_by_batch = checkpoint_log.seconds_by_batch if checkpoint_log else {}
     plans = facts.plans.get(name, ())
     next_plans = [*plans[1:], None]
@@ -79,39 +81,42 @@ def _collect_source(
     state = plans[-1].outcome.state if plans else None
     if state is None and checkpoint_log is not None:
         state = checkpoint_log.checkpoint.states.get(name)
-    assignors = {p.number: p.outcome.assignor for p in plans}
-    strategies = {number: s.metrics.get(_STRATEGY, SPARK) for number, (_, s) in progress.items()}
+    assignor_by_batch = {p.number: p.outcome.assignor for p in plans}
+    strategy_by_batch = {n: s.metrics.get(_STRATEGY, SPARK) for n, (_, s) in progress.items()}
     # Without planner state and assignor metrics, assume that Spark's default was used.
-    is_spark = state is None and set(strategies.values()) <= {SPARK}
-    ui = {b.batch: b for b in facts.ui.batches} if facts.ui is not None and is_only else {}
+    is_spark = state is None and set(strategy_by_batch.values()) <= {SPARK}
+    ui_by_batch = {b.batch: b for b in facts.ui.batches} if facts.ui and is_only else {}
     batches, last_assignor = [], None
-    for number in sorted(reads.keys() | progress.keys()):
-        assignor = assignors.get(number, strategies.get(number, SPARK if is_spark else None))
-        batch = SourceBatch(number, reads.get(number, {}), seconds=seconds_by_batch.get(number))
-        if number in ui:
-            batch = _add_ui(batch, ui[number], assignor)
+    for number in sorted(reads_by_batch.keys() | progress.keys()):
+        strategy = strategy_by_batch.get(number, SPARK if is_spark else None)
+        assignor = assignor_by_batch.get(number, strategy)
+        reads, seconds = reads_by_batch.get(number, {}), seconds_by_batch.get(number)
+        batch = SourceBatch(number, reads, seconds=seconds)
+        if number in ui_by_batch:
+            batch = _add_ui(batch, ui_by_batch[number], assignor)
         if number in progress:
             batch = _add_progress(batch, *progress[number])
-        if not batch.read:
+        if not batch.read_offsets:
             continue  # the batch's start offsets are unknown
         if assignor == SPARK or (assignor and (batch.imbalance or 0.0) >= _UNSPLIT_IMBALANCE):
-            is_split = number in ui and len(ui[number].tasks) > len(batch.read)
-            batch = replace(batch, pieces={} if is_split else batch.read)
+            tasks = ui_by_batch[number].tasks if number in ui_by_batch else ()
+            is_split = len(tasks) > len(batch.read_offsets)
+            batch = replace(batch, pieces={} if is_split else batch.read_offsets)
         batches.append(replace(batch, **plan_fields.get(number, {})))
         last_assignor = assignor
-    costs = read_costs(state)
+    costs = compute_costs(state)
     return SourceFacts(
         batches,
         last_assignor or (LAG_AWARE_STICKY if state is not None else None),
         plans[-1].batch.settings.split if plans else None,
         {tp: cost / costs.record_s for tp, cost in costs.unusual_costs.items()} if costs else {},
-        _read_slowness(state, costs),
+        _list_slowness(state, costs),
         {r.executor: r.host for r in state.readers} if state else {},
         dict(plans[-1].batch.settings.weights) if plans else {},
     )
 
 
-def _read_slowness(state: StickyState | None, costs: Costs | None) -> dict[str, float]:
+def _list_slowness(state: StickyState | None, costs: Costs | None) -> dict[str, float]:
     if state is None or costs is None:
         return {}
     ids = [reader.executor for reader in state.readers if reader.executor]
@@ -133,15 +138,15 @@ def _add_ui(batch: SourceBatch, figures: BatchFigures, assignor: str | None) -> 
 def _add_progress(
     batch: SourceBatch, progress: BatchProgress, source: SourceProgress
 ) -> SourceBatch:
-    read = batch.read
-    if not read:
-        read = {tp: offsets for tp, offsets in source.read.items() if offsets > 0}
-    waiting = {tp: read.get(tp, 0) + offsets for tp, offsets in source.held_back.items()}
+    reads = batch.read_offsets
+    if not reads:
+        reads = {tp: offsets for tp, offsets in source.read_offsets.items() if offsets > 0}
+    unread_offsets = {tp: reads.get(tp, 0) + offsets for tp, offsets in source.held_back.items()}
     slots, hit_rate = source.number("slots"), source.number("localityHitRate")
     return replace(
         batch,
-        read=read,
-        waiting=waiting if source.latest else {},
+        read_offsets=reads,
+        unread_offsets=unread_offsets if source.latest else {},
         run_id=progress.run_id,
         start_s=progress.timestamp_s,
         seconds=progress.seconds,
@@ -153,10 +158,7 @@ def _add_progress(
 
 
 def _collect_fields(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str, Any]:
-    """Return fields of a `SourceBatch` from its plan, and from its read reports in the next one.
-
-    Any slot may read the tail, so no slot is planned to read it.
-    """
+    """Return `SourceBatch` fields from its plan and from its read reports in the next plan."""
     batch, tasks = plan.batch, plan.outcome.tasks
     pieces = tasks.pieces
     executors = [name_executor(executor).id for executor in batch.executors]
@@ -166,7 +168,7 @@ def _collect_fields(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str,
     columns = pieces.row, pieces.slot, pieces.end - pieces.start, tasks.task >= tasks.heads
     for row, slot, size, is_in_tail in zip(*(c.tolist() for c in columns), strict=True):
         tp = Partition(batch.topics[int(batch.topic[row])], int(batch.partition[row]))
-        if is_in_tail:
+        if is_in_tail:  # any slot may read it
             largest_pieces[tp] = max(largest_pieces.get(tp, 0), size)
             continue
         slot_sizes = planned_sizes[tp, executors[int(batch.slot_executor[slot])]]
@@ -178,7 +180,7 @@ def _collect_fields(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str,
         return fields
     sizes = {key: sum(slot_sizes.values()) for key, slot_sizes in planned_sizes.items()}
     fields["slot_seconds"] = _divide_among_slots(planned_sizes, reads, seconds, slots)
-    fields["read_elsewhere"] = _compute_share_elsewhere(sizes, reads)
+    fields["share_elsewhere"] = _compute_share_elsewhere(sizes, reads)
     if next_plan is not None and "plannedHitRate" in next_plan.outcome.metrics:
         fields["hit_rate"] = float(next_plan.outcome.metrics["plannedHitRate"])
     return fields
@@ -224,10 +226,10 @@ def _divide_among_slots(
     return worked_s
 
 
-def _compute_share_elsewhere(planned: Mapping[_Key, int], reads: _Amounts) -> dict[str, float]:
+def _compute_share_elsewhere(sizes: Mapping[_Key, int], reads: _Amounts) -> dict[str, float]:
     """Return the share of each executor's planned offsets that it did not read."""
     all_offsets, missing_offsets = defaultdict[str, float](float), defaultdict[str, float](float)
-    for key, offsets in planned.items():
+    for key, offsets in sizes.items():
         all_offsets[key[1]] += offsets
         missing_offsets[key[1]] += max(0.0, offsets - reads.get(key, 0.0))
     return {executor: missing_offsets[executor] / n for executor, n in all_offsets.items()}

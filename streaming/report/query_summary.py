@@ -48,17 +48,19 @@ class _SourceSummary:
             problem = f"{self.prefix}Nothing stands out"
             return [("Problem", problem, evidence), ("Action", "None", ""), self.gain]
         cause, arrival_ratio = self.causes[0], self.source.arrival_ratio
-        saves = ""
+        saving = ""
         if cause.kind in _LAG_CAUSES and arrival_ratio is not None:
             evidence = f"records arrive {arrival_ratio:.1f} times as fast as they are read"
+        elif cause.kind == "busy cluster":
+            evidence = f"{cause.cost:.0%} of reads ran elsewhere"
         elif cause.kind not in _SLOT_CAUSES:
-            evidence = f"costs {cause.cost:.0%}"
+            evidence = f"got {1 - cause.cost:.0%} of its even share"
         elif gap is not None and gap.seconds:
-            saves = f"saves {format_seconds(gap.seconds)} a batch"
+            saving = f"saves {format_seconds(gap.seconds)} a batch"
         about = f": {cause.about}" if cause.about and cause.kind != "few partitions" else ""
         problem = f"{self.prefix}{cause.kind.capitalize()}{about}"
         action = _EXAMPLES.sub("", cause.remedy.partition(";")[0])
-        return [("Problem", problem, evidence), ("Action", _capitalize(action), saves), self.gain]
+        return [("Problem", problem, evidence), ("Action", _capitalize(action), saving), self.gain]
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,8 @@ class Summary:
     def lines(self) -> list[str]:
         """Return the first screen as lines of text."""
         (_, problem, evidence), *tiles = self._worst_source.tiles
-        lines = [(problem, evidence), *((f"{title}: {text}", note) for title, text, note in tiles)]
-        return [f"{text}{f' ({note})' * bool(note)}" for text, note in lines]
+        pairs = [(problem, evidence), *((f"{title}: {text}", note) for title, text, note in tiles)]
+        return [f"{text}{f' ({note})' * bool(note)}" for text, note in pairs]
 
     def write_section(self) -> list[str]:
         """Write the first screen, then the causes of all sources."""
@@ -97,7 +99,7 @@ class Summary:
 def summarize_query(facts: QueryFacts) -> Summary:
     """Diagnose each source of a query, and estimate the gain over Spark's default."""
     sources = collect_sources(facts)
-    source_names = list(facts.checkpoint_log.sources) if facts.checkpoint_log else []
+    source_names = list(facts.checkpoint_log.batches_by_source) if facts.checkpoint_log else []
     replays = dict(zip(source_names, facts.replays, strict=False))
     summaries = []
     for name, source in (sources or {"": SourceFacts()}).items():

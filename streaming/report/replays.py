@@ -35,12 +35,10 @@ def build_rows(replay: Replay) -> list[list[str]]:
         saved_s = (spark.seconds - m.seconds) / batches if spark else 0.0
         sign = "-" * (saved_s < 0)
         cells = (
-            f"{sign}{format_seconds(abs(saved_s))}"
-            if spark and abs(saved_s) >= _ROUNDING_S
-            else "",
+            f"{sign}{format_seconds(abs(saved_s))}" if abs(saved_s) >= _ROUNDING_S else "",
             f"{m.times_ideal - 1:.1%}",
             f"{m.worst_regret_share:.1%}",
-            f"{m.tasks:,.0f}" if m.tasks >= 10 else f"{m.tasks:.1f}",
+            f"{m.mean_tasks:,.0f}" if m.mean_tasks >= 10 else f"{m.mean_tasks:.1f}",
             f"{m.moved_share:.1%}",
         )
         rows.setdefault(cells, []).append(m.name)

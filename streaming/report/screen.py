@@ -61,11 +61,8 @@ class Watch:
                 kind = "Spark UI" if endpoint is None else "metrics endpoint"
                 raise OptionError(f"{address} is a second {kind}: give only one")
 
-    def read_figures(self) -> LiveFigures:
-        """Request the current figures from each address.
-
-        Raises WebError if an address does not respond, and OptionError if the query is not found.
-        """
+    def fetch_figures(self) -> LiveFigures:
+        """Request the figures; raise WebError without a response, OptionError without the query."""
         metrics = run = None
         label = ""
         if self._endpoint is not None:
@@ -85,7 +82,7 @@ class Watch:
 
 
 def _find_endpoint(address: Address) -> Address | None:
-    """Return the address of the metrics endpoint, or None if `address` serves something else."""
+    """Return the address, or its `/metrics`, if it is a metrics endpoint; None otherwise."""
     try:
         first_bytes = address.get("")[:2000]
     except WebError as error:
@@ -99,14 +96,14 @@ def _find_endpoint(address: Address) -> Address | None:
 
 def draw_frame(snapshot: LiveFigures, height: int, note: str = "") -> RenderableType:
     """Draw a frame of about `height` lines, but with at least `_MIN_ROWS` rows in each table."""
-    batches = _make_batch_table(snapshot)
-    rows = max(_MIN_ROWS, height - _OTHER_LINES - batches.row_count)
+    batch_table = _make_batch_table(snapshot)
+    rows = max(_MIN_ROWS, height - _OTHER_LINES - batch_table.row_count)
     lag_and_slots = Table.grid(expand=True, padding=(0, 2, 0, 0))
     lag_and_slots.add_column(ratio=1)
     lag_and_slots.add_column(ratio=1)
     lag_and_slots.add_row(_make_lag_table(snapshot, rows), _make_slot_table(snapshot.run, rows))
     lines = _make_head_line(snapshot), _join_texts((note, _HOT_STYLE))
-    return Group(*lines, lag_and_slots, "", batches, *_make_planner_lines(snapshot.metrics))
+    return Group(*lines, lag_and_slots, "", batch_table, *_make_planner_lines(snapshot.metrics))
 
 
 def _join_texts(*parts: str | tuple[str, str]) -> Text:
@@ -207,11 +204,11 @@ def _make_batch_table(snapshot: LiveFigures) -> Table:
 
 def _make_planner_lines(metrics: QueryMetrics | None) -> list[RenderableType]:
     """Return lines with the planner's metrics, a few per source."""
-    if metrics is None or not metrics.sources:
+    if metrics is None or not metrics.values_by_source:
         return []
     lines: list[RenderableType] = [""]
-    for source, values in sorted(metrics.sources.items()):
-        source_text = f" of source {source}" if len(metrics.sources) > 1 else ""
+    for source, values in sorted(metrics.values_by_source.items()):
+        source_text = f" of source {source}" if len(metrics.values_by_source) > 1 else ""
         for name, figures in _FIGURES.items():
             figure_texts = [words.format(values[key]) for key, words in figures if key in values]
             if name == "assignor":
@@ -226,14 +223,14 @@ def _make_planner_lines(metrics: QueryMetrics | None) -> list[RenderableType]:
     return lines
 
 
-def _describe_admission(values: Mapping[str, float], held_by: str) -> str:
+def _describe_admission(values: Mapping[str, float], held_back_by: str) -> str:
     """Describe the last batch's size and the limit that held records back, or a fallback."""
     if "assignor_admitted_records" not in values:
         return "failed, so Spark's own limits apply"
     admitted_records = values["assignor_admitted_records"]
     held_records = values.get("assignor_held_back_records", 0.0)
     held_text = (
-        f"{held_records:,.0f} held back by {held_by}" if held_records else "nothing held back"
+        f"{held_records:,.0f} held back by {held_back_by}" if held_records else "nothing held back"
     )
     return f"{admitted_records:,.0f} records in the last batch, {held_text}"
 

@@ -23,9 +23,9 @@ class SourceBatch:
 
     batch: int
     #: Number of offsets that the batch read, by partition.
-    read: Mapping[Partition, int]
+    read_offsets: Mapping[Partition, int]
     #: Number of unread offsets when the batch started, by partition.
-    waiting: Mapping[Partition, int] = field(default_factory=dict)
+    unread_offsets: Mapping[Partition, int] = field(default_factory=dict)
     #: ID of the query run that the batch belongs to.
     run_id: str | None = None
     #: Start of the trigger, in seconds since 1970.
@@ -40,7 +40,7 @@ class SourceBatch:
     #: Share of the reads that ran on their planned executor.
     hit_rate: float | None = None
     #: Share of each executor's planned offsets that other executors read.
-    read_elsewhere: Mapping[str, float] = field(default_factory=dict)
+    share_elsewhere: Mapping[str, float] = field(default_factory=dict)
     #: Limit that held records back; `nothing` if none did, `spark` if the batch was not planned.
     held_back_by: str | None = None
     #: Predicted time of the busiest slot above the ideal, as a share of the ideal.
@@ -49,7 +49,7 @@ class SourceBatch:
     @property
     def is_limited(self) -> bool:
         """Whether a limit left unread offsets for later batches."""
-        return bool(self.waiting) and sum(self.waiting.values()) > sum(self.read.values())
+        return sum(self.unread_offsets.values()) > sum(self.read_offsets.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +84,17 @@ class SourceFacts:
     @property
     def arrival_ratio(self) -> float | None:
         """Records that arrive per record read, if lag grows; otherwise None."""
-        batches = [b for b in self.last_run if b.waiting][-_MAX_TREND_BATCHES:]
+        batches = [b for b in self.last_run if b.unread_offsets][-_MAX_TREND_BATCHES:]
         if len(batches) < _MIN_TREND_BATCHES:
             return None
-        lag = [sum(b.waiting.values()) for b in batches]
-        read = [sum(b.read.values()) for b in batches]
-        signs = [(after > before) - (after < before) for before, after in combinations(lag, 2)]
+        lags = [sum(b.unread_offsets.values()) for b in batches]
+        read_counts = [sum(b.read_offsets.values()) for b in batches]
+        signs = [(after > before) - (after < before) for before, after in combinations(lags, 2)]
         third = len(batches) // 3
-        increase = median(lag[-third:]) - median(lag[:third])
-        if sum(signs) < _MIN_TAU * len(signs) or increase < median(read):
+        increase = median(lags[-third:]) - median(lags[:third])
+        if sum(signs) < _MIN_TAU * len(signs) or increase < median(read_counts):
             return None
-        return 1 + (lag[-1] - lag[0]) / max(1, sum(read[:-1]))
+        return 1 + (lags[-1] - lags[0]) / max(1, sum(read_counts[:-1]))
 
     @property
     def busy_share(self) -> float | None:

@@ -41,17 +41,15 @@ def java_hash(topic: str, partition: int) -> int:
     utf16_bytes = topic.encode("utf-16-be", "surrogatepass")
     for high, low in zip(utf16_bytes[::2], utf16_bytes[1::2], strict=True):
         topic_hash = (31 * topic_hash + (high << 8 | low)) & 0xFFFFFFFF
-    code = (31 * (31 + partition) + topic_hash) & 0xFFFFFFFF
-    return code - (1 << 32) if code >= 1 << 31 else code
+    hash_code = (31 * (31 + partition) + topic_hash) & 0xFFFFFFFF
+    return hash_code - (1 << 32) if hash_code >= 1 << 31 else hash_code
 
 
 def place_by_hash(ranges: Sequence[OffsetRange], executors: Sequence[Executor]) -> list[PlacedTask]:
     """Return one task per range with data; it prefers the executor chosen by hash, if any."""
-    ranked = sorted(executors, key=lambda e: (e.host, e.id), reverse=True)
+    ids = [e.id for e in sorted(executors, key=lambda e: (e.host, e.id), reverse=True)]
     return [
-        PlacedTask(
-            ranked[java_hash(r.topic, r.partition) % len(ranked)].id if ranked else None, (r,)
-        )
+        PlacedTask(ids[java_hash(r.topic, r.partition) % len(ids)] if ids else None, (r,))
         for r in ranges
         if r.size > 0
     ]
@@ -70,7 +68,7 @@ def place_by_max_records(ranges: Sequence[OffsetRange], max_records: int) -> lis
 def place_by_min_partitions(
     ranges: Sequence[OffsetRange], executors: Sequence[Executor], min_partitions: int
 ) -> list[PlacedTask]:
-    """Return one task per range, placed by hash, if there are at least `min_partitions` ranges.
+    """Return one task per range with data, placed by hash, if there are `min_partitions` or more.
 
     Otherwise split large ranges, to about `min_partitions` tasks without a preferred executor.
     """
@@ -78,13 +76,13 @@ def place_by_min_partitions(
     if len(ranges) >= min_partitions:
         return place_by_hash(ranges, executors)
     total = sum(r.size for r in ranges)
-    unsplit = {r.tp for r in ranges if _count_parts(r.size, total, min_partitions) == 1}
-    split_total = total - sum(r.size for r in ranges if r.tp in unsplit)
-    min_parts = max(min_partitions - len(unsplit), 1)
+    whole_tps = {r.tp for r in ranges if _count_parts(r.size, total, min_partitions) == 1}
+    split_size = total - sum(r.size for r in ranges if r.tp in whole_tps)
+    min_parts = max(min_partitions - len(whole_tps), 1)
     return [
         PlacedTask(None, (part,))
         for r in ranges
-        for part in r.split(1 if r.tp in unsplit else _count_parts(r.size, split_total, min_parts))
+        for part in r.split(1 if r.tp in whole_tps else _count_parts(r.size, split_size, min_parts))
     ]
 
 

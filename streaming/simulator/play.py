@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 SPARK_MAPPINGS = ("spark", "minPartitions", "maxRecordsPerPartition")
 
 
-def is_sparks(name: str) -> bool:
+def is_spark_mapping(name: str) -> bool:
     """Return whether a name, with or without `=NUMBER`, is one of Spark's assignments."""
     return name.partition("=")[0] in SPARK_MAPPINGS
 
@@ -54,7 +54,7 @@ class SimulatedQuery:
     observed: ReadReports = field(default_factory=ReadReports.empty)
     #: Executor that last read the end of each partition.
     last_reader: dict[Partition, str] = field(default_factory=dict)
-    #: The same without readers of tails.
+    #: Executor that last read the end of each partition, without readers of tails.
     owner: dict[Partition, str] = field(default_factory=dict)
     #: The planner's reasons for the last batch, with the summary first; empty for Spark's own.
     reasons: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class SimulatedQuery:
         return self._finish_batch(batch, tasks, runs, cost, first_offset)
 
     def plan(self, batch: SimulatedBatch) -> list[PlacedTask]:
-        """Return the tasks of a batch."""
+        """Return the tasks of a batch; raise OptionError if `=NUMBER` makes too many."""
         kind, _, number = self.name.partition("=")
         if kind not in SPARK_MAPPINGS:
             return self._plan_with_assignor(batch)
@@ -139,11 +139,13 @@ class SimulatedQuery:
         busy_s = {e.id: 0.0 for e in batch.executors}
         first_reader: dict[Partition, str] = {}
         first_owner: dict[Partition, str] = {}
-        last_read: dict[Partition, tuple[int, str]] = {}
-        last_owned: dict[Partition, tuple[int, str]] = {}
-        readers = ((first_reader, last_read), (first_owner, last_owned))
+        end_reader: dict[Partition, tuple[int, str]] = {}  # end offset, executor
+        end_owner: dict[Partition, tuple[int, str]] = {}
+        readers = ((first_reader, end_reader), (first_owner, end_owner))
         reports: list[tuple[Partition, str, int, float]] = []
-        record_bytes = np.full(len(batch.records), 100.0) if batch.bytes is None else batch.bytes
+        record_bytes = batch.bytes_per_record
+        if record_bytes is None:
+            record_bytes = np.full(len(batch.records), 100.0)
         bytes_of = dict(zip(batch.partitions, record_bytes.tolist(), strict=True))
         is_far, crossed_bytes = _make_cross_zone_test(batch), 0.0
         for run in runs:
@@ -162,8 +164,8 @@ class SimulatedQuery:
                         last[tp] = (r.end, run.executor)
         moves = _count_changes(self.owner, first_owner, busy_s)
         cold_starts = _count_changes(self.last_reader, first_reader, busy_s)
-        self.owner.update({tp: e for tp, (_, e) in last_owned.items()})
-        self.last_reader.update({tp: e for tp, (_, e) in last_read.items()})
+        self.owner.update({tp: e for tp, (_, e) in end_owner.items()})
+        self.last_reader.update({tp: e for tp, (_, e) in end_reader.items()})
         size = np.array([r[2] for r in reports], np.float64)
         self.observed = ReadReports.of(
             encode_names([tp.topic for tp, _, _, _ in reports]),
@@ -183,17 +185,16 @@ class SimulatedQuery:
         total_bytes = float(np.dot(batch.records, record_bytes))
         bound_s = max(work / total_speed, max_cost * min_slowness)
         share = None if batch.replicas is None else crossed_bytes / (total_bytes or 1.0)
-        counts = (len(tasks), len(last_read), moves)
-        planned = self.planned_imbalance
+        counts, imbalance = (len(tasks), len(end_reader), moves), self.planned_imbalance
         return PlayedBatch(
-            batch.number, seconds, bound_s, *counts, busy_s, share, planned, cold_starts
+            batch.number, seconds, bound_s, *counts, busy_s, share, imbalance, cold_starts
         )
 
 
 def _count_changes(
     last: Mapping[Partition, str], first: Mapping[Partition, str], present: Mapping[str, float]
 ) -> int:
-    """Return how many partitions changed executor although the last one is present."""
+    """Count the partitions that changed executor although the last one is present."""
     return sum(last.get(tp, e) != e and last[tp] in present for tp, e in first.items())
 
 
@@ -224,13 +225,13 @@ def list_tasks(outcome: PlannedBatch) -> list[PlacedTask]:
 
 
 def _make_cross_zone_test(batch: SimulatedBatch) -> Callable[[Partition, str], bool]:
-    """Return a test whether an executor reads a partition across zones; unknown racks: False."""
+    """Return a function that tests whether a read crosses zones; False if a rack is unknown."""
     if batch.replicas is None:
         return lambda _partition, _executor: False
     rack_sets = map(batch.replicas.racks.__getitem__, batch.replicas.code.tolist())
     racks = dict(zip(batch.partitions, rack_sets, strict=True))
-    zone = {e.id: e.rack for e in batch.executors}
-    return lambda tp, e: bool(racks[tp] and zone[e]) and zone[e] not in racks[tp]
+    zone_of = {e.id: e.rack for e in batch.executors}
+    return lambda tp, e: bool(racks[tp] and zone_of[e]) and zone_of[e] not in racks[tp]
 
 
 def play(query: SimulatedQuery) -> list[PlayedBatch]:
@@ -249,14 +250,11 @@ def compare(
     locality_wait_s: float = 3.0,
     options: Mapping[str, str] | None = None,
 ) -> list[MappingResult]:
-    """Simulate the scenario with each mapping; omit warm-up batches if there are others.
-
-    `options`: options of the planner.
-    """
+    """Simulate each mapping with the planner's `options`; omit warm-up batches if others exist."""
     options = options or {}
     queries = [SimulatedQuery(name, scenario, options, find, locality_wait_s) for name in names]
-    results = [play(query) for query in queries]
+    batch_lists = [play(query) for query in queries]
     return [
         MappingResult(name, batches[WARM_UP_BATCHES:] or batches)
-        for name, batches in zip(names, results, strict=True)
+        for name, batches in zip(names, batch_lists, strict=True)
     ]

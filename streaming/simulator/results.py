@@ -33,13 +33,13 @@ class PlayedBatch:
     #: Predicted share by which the plan's busiest slot is above the ideal; None if no
     #: assignor planned it. `regret_share` minus this was not predicted.
     planned_imbalance: float | None = None
-    #: Number of partitions whose beginning another executor reads than the previous end, although
-    #: that executor is present; also after a tail.
+    #: Number of partitions that another executor than their last reader starts to read, although
+    #: that reader (perhaps of a tail) is present.
     cold_partitions: int = 0
 
     @property
     def regret_share(self) -> float:
-        """Share by which the batch took longer than the ideal."""
+        """Share by which the batch took longer than the ideal; 0 without work."""
         return self.seconds / self.bound_seconds - 1 if self.bound_seconds else 0.0
 
 
@@ -49,7 +49,7 @@ class MappingResult:
 
     name: str
     batches: Sequence[PlayedBatch] = ()
-    #: The planner's reasons for each batch; empty for Spark's own.
+    #: The planner's reasons for each batch; empty if not recorded.
     reasons: Sequence[tuple[str, ...]] = ()
     #: Reason why the mapping could not be played; None if it was played.
     error: str | None = None
@@ -71,8 +71,8 @@ class MappingResult:
         return self.seconds / ideal if ideal else 1.0
 
     @property
-    def regret_seconds(self) -> float:
-        """Mean seconds of a batch above the best time in hindsight."""
+    def mean_regret_seconds(self) -> float:
+        """Mean seconds of a batch above the best time in hindsight; 0 without batches."""
         return fmean(p.seconds - p.bound_seconds for p in self.batches) if self.batches else 0.0
 
     @property
@@ -82,16 +82,16 @@ class MappingResult:
 
     @property
     def worst_regret_share(self) -> float:
-        """Largest excess of a batch's time, as a share of the ideal time; 0 without batches."""
+        """Largest `regret_share` of a batch; 0 without batches."""
         return max((p.regret_share for p in self.batches), default=0.0)
 
     @property
-    def tasks(self) -> float:
-        """Mean number of tasks per batch."""
+    def mean_tasks(self) -> float:
+        """Mean number of tasks per batch; 0 without batches."""
         return fmean(p.tasks for p in self.batches) if self.batches else 0.0
 
     @property
-    def moved_partitions(self) -> float:
+    def mean_moved_partitions(self) -> float:
         """Mean number of partitions per batch that move to another executor."""
         return fmean(p.moved_partitions for p in self.batches) if self.batches else 0.0
 
@@ -102,12 +102,12 @@ class MappingResult:
         return moves / (sum(p.partitions for p in self.batches) or 1)
 
     @property
-    def cross_zone_share(self) -> float | None:
+    def mean_cross_zone_share(self) -> float | None:
         """Mean share of bytes that crossed zones; None without zones."""
         shares = [p.cross_zone_share for p in self.batches if p.cross_zone_share is not None]
         return fmean(shares) if shares else None
 
     @property
     def mean_cold_share(self) -> float:
-        """Mean share of a batch's partitions that start on another executor than they ended on."""
+        """Mean share of a batch's partitions that start cold (see `cold_partitions`)."""
         return fmean(p.cold_partitions / max(1, p.partitions) for p in self.batches)

@@ -1,7 +1,4 @@
-"""Generate the batches of a scenario: arriving records, their costs, and the executors.
-
-Everything is generated from the seed, so that mappings are compared on the same batches.
-"""
+"""Generate the batches of a scenario from its seed: arriving records, costs, and executors."""
 
 from __future__ import annotations
 
@@ -42,8 +39,8 @@ class Scenario:
     cost: float = 0.0005
     #: Cost of the most expensive partition divided by that of the cheapest.
     cost_skew: float = 1.0
-    #: Slowness of individual executors, by index; 1 is usual.
-    slow: Mapping[int, float] = field(default_factory=dict)
+    #: Slowness of individual executors; 1 is usual.
+    slowness_by_index: Mapping[int, float] = field(default_factory=dict)
     #: Relative noise of service times, which planners cannot predict.
     service_noise: float = 0.05
     #: An executor is lost every N batches and returns N/2 (at least one) batches later; 0 for
@@ -55,7 +52,7 @@ class Scenario:
     cold_seconds: float = 0.02
     #: Number of zones, to which executors and partitions are assigned alternately; 0 for none.
     zones: int = 0
-    #: Number of zones with a replica of each partition.
+    #: Number of each partition's replicas, which are in different zones; at most `zones`.
     replication: int = 1
     seed: int = 1
 
@@ -74,12 +71,13 @@ class Scenario:
 
     @property
     def replicas(self) -> Replicas | None:
-        """Zones with a replica of each partition; None without zones."""
+        """Each partition's replica zones; None without zones."""
         if not self.zones:
             return None
-        first, copies = np.arange(self.partitions) % self.zones, min(self.replication, self.zones)
-        sets = [[f"zone-{(z + i) % self.zones}" for i in range(copies)] for z in range(self.zones)]
-        return Replicas.of(sets, first)
+        first_zone, zones = np.arange(self.partitions) % self.zones, range(self.zones)
+        copies = range(min(self.replication, self.zones))
+        rack_lists = [[f"zone-{(z + i) % self.zones}" for i in copies] for z in zones]
+        return Replicas.of(rack_lists, first_zone)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,29 +95,29 @@ class SimulatedBatch:
     #: Slowness relative to a usual executor, by ID.
     slowness: Mapping[str, float]
     replicas: Replicas | None = None
-    #: Bytes per record of each partition; None if they are all equal.
-    bytes: NDArray[np.float64] | None = None
+    #: None if all partitions have the same.
+    bytes_per_record: NDArray[np.float64] | None = None
     #: Highest partition number plus one, by topic; None if unknown.
     partition_counts: Mapping[str, int] | None = None
 
 
 def generate_batches(scenario: Scenario) -> Iterator[SimulatedBatch]:
-    """Yield the batches of a scenario; raise OptionError if all records exceed MAX_OFFSET."""
+    """Yield the batches of a scenario; raise OptionError if all records reach MAX_OFFSET."""
     rng = np.random.default_rng(scenario.seed)
-    rates = _draw_rates(scenario, rng)
+    shares = _draw_shares(scenario, rng)
     cost = scenario.cost * np.exp(
         np.log(scenario.cost_skew) * rng.permutation(np.linspace(0, 1, scenario.partitions))
     )
     start = np.zeros(scenario.partitions, np.int64)
     partitions = tuple(Partition("events", number) for number in range(scenario.partitions))
     topology = scenario.topology
-    slowness = {topology[i].id: factor for i, factor in sorted(scenario.slow.items())}
+    slowness = {topology[i].id: factor for i, factor in sorted(scenario.slowness_by_index.items())}
     replicas = scenario.replicas
     for number in range(scenario.batches):
         if scenario.lags == "rotating":
-            rates = _draw_rotation(scenario, rng)
+            shares = _draw_rotating_shares(scenario, rng)
         noise = np.exp(rng.normal(0, scenario.noise, scenario.partitions))
-        records = np.floor(rates * noise * scenario.records + rng.random(scenario.partitions))
+        records = np.floor(shares * noise * scenario.records + rng.random(scenario.partitions))
         if (start + records).sum() >= MAX_OFFSET:
             raise OptionError(
                 f"the scenario has more than {MAX_OFFSET:,} records by batch {number}: choose "
@@ -138,30 +136,30 @@ def generate_batches(scenario: Scenario) -> Iterator[SimulatedBatch]:
         start = start + records.astype(np.int64)
 
 
-def _draw_rates(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.float64]:
+def _draw_shares(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.float64]:
     """Return each partition's share of the records, in random order."""
     count = scenario.partitions
     if scenario.lags == "rotating":
-        return _draw_rotation(scenario, rng)
-    raw = np.ones(count)
+        return _draw_rotating_shares(scenario, rng)
+    weights = np.ones(count)
     if scenario.lags == "zipf":
-        raw = 1 / np.arange(1, count + 1) ** scenario.skew
+        weights = 1 / np.arange(1, count + 1) ** scenario.skew
     elif scenario.lags == "lognormal":
-        raw = rng.lognormal(0, scenario.skew, count)
+        weights = rng.lognormal(0, scenario.skew, count)
     elif scenario.lags == "one-hot":
-        raw = np.full(count, 0.2 / max(1, count - 1))
-        raw[0] = 0.8
-    rng.shuffle(raw)
-    return np.asarray(raw / raw.sum())
+        weights = np.full(count, 0.2 / max(1, count - 1))
+        weights[0] = 0.8
+    rng.shuffle(weights)
+    return np.asarray(weights / weights.sum())
 
 
-def _draw_rotation(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return shares: half for random 5% of the partitions (at least one), half for all alike."""
+def _draw_rotating_shares(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return shares: half for a random 5% of the partitions (at least one), half for all."""
     count = scenario.partitions
-    raw = np.full(count, 0.5 / count)
+    weights = np.full(count, 0.5 / count)
     hot_partitions = rng.choice(count, max(1, count // 20), replace=False)
-    raw[hot_partitions] += 0.5 / len(hot_partitions)
-    return np.asarray(raw / raw.sum())
+    weights[hot_partitions] += 0.5 / len(hot_partitions)
+    return np.asarray(weights / weights.sum())
 
 
 def _list_executors(

@@ -35,15 +35,12 @@ def schedule(
     executors: Sequence[Executor],
     locality_wait_s: float = 3.0,
 ) -> list[TaskRun]:
-    """Run tasks on slots; `seconds(task, executor)` is the duration of a task on an executor.
-
-    `preferred_executors`: the executors that each task prefers, if any.
-    """
-    local: dict[str, deque[int]] = {e.id: deque() for e in executors}
-    anywhere: deque[int] = deque()
+    """Return the task runs in start order; `seconds(task, executor)` is a run's duration."""
+    queue_by_executor: dict[str, deque[int]] = {e.id: deque() for e in executors}
+    unbound_tasks: deque[int] = deque()
     for index, executor_ids in enumerate(preferred_executors):
-        queues = [local[executor_id] for executor_id in executor_ids if executor_id in local]
-        for queue in queues or [anywhere]:
+        queues = [queue_by_executor[id_] for id_ in executor_ids if id_ in queue_by_executor]
+        for queue in queues or [unbound_tasks]:
             queue.append(index)
     slots = [(e.id, n) for n, e in enumerate(e for e in executors for _ in range(e.slots))]
     slot_heap = [(0.0, slot, executor) for executor, slot in slots]
@@ -54,9 +51,9 @@ def schedule(
     last_local_s = 0.0
     while len(runs) < len(preferred_executors):
         now_s, slot, executor = heapq.heappop(slot_heap)
-        task: int | None = _take_next(local[executor], started_tasks)  # 1
+        task: int | None = _take_next(queue_by_executor[executor], started_tasks)  # 1
         if task is None:
-            task = _take_next(anywhere, started_tasks)  # 2
+            task = _take_next(unbound_tasks, started_tasks)  # 2
         else:
             last_local_s = now_s
         if task is None:

@@ -230,7 +230,7 @@ def test_seconds_behind_and_the_time_until_records_are_lost(
     )  # fmt: skip
     assert err == (
         f"assignor: records were deleted unread: {topic.name}-1 at 0 (log begins at 1); "
-        "raise retention.ms or read faster\n"
+        "raise the retention or read faster\n"
     )
     table = [line.split() for line in out.partition("\n\n")[0].splitlines()[1:]]
     assert [(row[2], row[10], row[11]) for row in table] == [
@@ -287,7 +287,8 @@ def test_a_topic_that_was_made_again_wakes_a_monitor(
     assert out == ""
     assert err == (
         f"assignor: group {forgot!r} has no offset on any topic that the user may describe: its "
-        "topics were deleted (and re-created), or the user lacks Describe on each Topic\n"
+        "topics were deleted (and re-created), it has not committed yet, or the user lacks "
+        "Describe permission on its topics\n"
     )
     topic.create(1).fill([1])
     topic.commit(ahead, {0: 100})

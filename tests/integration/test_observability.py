@@ -107,7 +107,7 @@ def test_a_query_is_measured_while_it_runs(
     # The checkpoint alone tells what each batch read.
     log = read_checkpoint_log(checkpoint)
     assert log.checkpoint.query_id == str(query.id)
-    assert [sum(r.size for r in batch.ranges) for batch in log.sources["0"]] == [60, 60]
+    assert [sum(r.size for r in batch.ranges) for batch in log.batches_by_source["0"]] == [60, 60]
     assert main.run(["estimate", "--checkpoint", checkpoint, "--json"]) == 0
     found_by_replay = json.loads(capsys.readouterr().out)
     assert (found_by_replay["batches"], found_by_replay["records"]) == (2, sum(counts))

@@ -247,7 +247,7 @@ def test_zones_are_ignored_if_they_alone_exceed_the_imbalance() -> None:
     """With learned fixed costs of pieces: once 5.6% over with zones, 2.4% without."""
     scenario = Scenario(
         partitions=64, executors=9, slots=(2,), batches=9, records=2_000, cost_skew=5.0,
-        slow={1: 2.0}, churn_every=8, zones=3, replication=2, seed=205,
+        slowness_by_index={1: 2.0}, churn_every=8, zones=3, replication=2, seed=205,
     )  # fmt: skip
     player = SimulatedQuery("lag-aware-sticky", scenario)
     planned = [player.play(step).planned_imbalance for step in generate_batches(scenario)]

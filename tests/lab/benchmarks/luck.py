@@ -124,7 +124,7 @@ def regime(seed: int) -> Scenario:
         noise=rng.choice([0.1, 0.5]),
         cost=cost,
         cost_skew=rng.choice([1.0, 1.0, 5.0, 50.0]),
-        slow={0: rng.choice([2.0, 3.0])} if rng.random() < 0.3 else {},
+        slowness_by_index={0: rng.choice([2.0, 3.0])} if rng.random() < 0.3 else {},
         service_noise=rng.choice([0.05, 0.2, 0.5]),
         churn_every=rng.choice([0, 0, 10]),
         seed=seed,
@@ -142,7 +142,7 @@ def rough_regime(seed: int) -> tuple[Scenario, Rough]:
         lags=rng.choice(["uniform", "zipf", "lognormal", "one-hot"]),
         skew=rng.choice([0.8, 1.5]), noise=rng.choice([0.05, 0.3]), cost=cost,
         cost_skew=rng.choice([1.0, 3.0, 20.0]),
-        slow={1: rng.choice([1.5, 4.0])} if rng.random() < 0.25 else {},
+        slowness_by_index={1: rng.choice([1.5, 4.0])} if rng.random() < 0.25 else {},
         service_noise=rng.choice([0.0, 0.1, 0.4]), churn_every=rng.choice([0, 0, 0, 8]), seed=seed,
     )  # fmt: skip
     rough = Rough(

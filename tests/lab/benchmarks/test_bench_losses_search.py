@@ -45,7 +45,7 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 
 SEEDS, STEPS, BATCHES = (1, 2, 3), 25, 15
 NAMES = (LAG_AWARE_STICKY, *SPARK_MAPPINGS)
-_ALIKE = {"cost_skew": 1.0, "slow": {}, "service_noise": 0.05, "churn_every": 0}
+_ALIKE = {"cost_skew": 1.0, "slowness_by_index": {}, "service_noise": 0.05, "churn_every": 0}
 #: What each kind of workload holds fixed; the rest is searched.
 KINDS: dict[str, dict[str, Any]] = {
     "balanced, and all can be foreseen": _ALIKE | {"lags": "uniform", "noise": 0.1},
@@ -75,7 +75,7 @@ def step(kind: str, given: Scenario, draw: random.Random) -> Scenario:
             "skew",
             "noise",
             "cost_skew",
-            "slow",
+            "slowness_by_index",
         ]
     )
     changed = {key: getattr(other, key)}

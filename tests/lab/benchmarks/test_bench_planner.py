@@ -268,7 +268,7 @@ def test_mappings_side_by_side() -> None:
         "rotating hot spot": Scenario(partitions=200, executors=20, lags="rotating"),
         "costs 1:50": Scenario(partitions=200, executors=20, lags="uniform", cost_skew=50),
         "one executor 3 times slower": Scenario(
-            partitions=200, executors=20, lags="uniform", slow={3: 3.0}
+            partitions=200, executors=20, lags="uniform", slowness_by_index={3: 3.0}
         ),
         "executors come and go": Scenario(
             partitions=200, executors=20, lags="lognormal", skew=0.5, churn_every=10

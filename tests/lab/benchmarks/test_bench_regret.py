@@ -45,7 +45,8 @@ def in_words(scenario: Scenario) -> str:
         f"{scenario.partitions} partitions, {scenario.executors} executors, {total} slots",
         f"{scenario.lags} lags",
         f"costs 1:{scenario.cost_skew:g}" * (scenario.cost_skew > 1),
-        f"one {scenario.slow.get(0, 1):g} times slower" * bool(scenario.slow),
+        f"one {scenario.slowness_by_index.get(0, 1):g} times slower"
+        * bool(scenario.slowness_by_index),
         f"{scenario.service_noise:.0%} unpredictable",
         "executors come and go" * bool(scenario.churn_every),
     ]
@@ -58,8 +59,8 @@ def causes(scenario: Scenario) -> dict[str, Scenario]:
         "unpredictable service times": replace(scenario, service_noise=0.0),
         "tasks and cold consumers": replace(scenario, task_seconds=0.0, cold_seconds=0.0),
     }
-    if scenario.cost_skew > 1 or scenario.slow:
-        without["costs that differ"] = replace(scenario, cost_skew=1.0, slow={})
+    if scenario.cost_skew > 1 or scenario.slowness_by_index:
+        without["costs that differ"] = replace(scenario, cost_skew=1.0, slowness_by_index={})
     if scenario.churn_every:
         without["executors come and go"] = replace(scenario, churn_every=0)
     return without

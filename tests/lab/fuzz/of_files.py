@@ -21,7 +21,7 @@ from streaming.audit.audited_files import read_evidence
 from streaming.delta import transactions
 from streaming.kafka.java_properties import parse_properties
 from streaming.kafka.settings import SettingsError, translate_settings
-from streaming.lag.positions import read_checkpoint_positions
+from streaming.lag.positions import list_checkpoint_positions
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.referenced_files import check_files
 from streaming.replay.racks_input import read_racks
@@ -121,7 +121,7 @@ def _read_checkpoint(data: bytes) -> None:
     with suppress(CheckpointError):  # less is read: another error may come first
         read_last_batches(folder)
     checkpoint = read_checkpoint_folder(folder)
-    read_checkpoint_positions(checkpoint, None)
+    list_checkpoint_positions(checkpoint, None)
     reader = BatchRangeReader(folder)
     for logged in checkpoint.batches[:10]:
         read = reader.read(logged.batch_id)

@@ -13,7 +13,7 @@ from assignor_bridge.model import Partition
 from streaming.cli import main
 from streaming.kafka.brokers import Retention
 from streaming.lag.first_unread import find_first_unread
-from streaming.lag.lag_records import Row, _add_unread_partitions, select_rows
+from streaming.lag.lag_records import Row, _add_missing_positions, select_rows
 from streaming.lag.lag_table import (
     find_alarms,
     format_duration,
@@ -36,7 +36,7 @@ def row(offset=10, begin=0, end=30, behind=60.0, retention=WEEK, partition=0, **
 def test_each_source_of_a_topic_has_all_its_partitions():
     """If a topic is joined with itself, both sources read its new partitions."""
     read = [Position(owner, "t", 0, 5) for owner in ("sources/0", "sources/1")]
-    both = _add_unread_partitions(read, {"t": frozenset({0, 1}), "gone": frozenset()})
+    both = _add_missing_positions(read, {"t": frozenset({0, 1}), "gone": frozenset()})
     assert [(p.owner, p.partition, p.offset) for p in both] == [
         ("sources/0", 0, 5), ("sources/0", 1, None), ("sources/1", 0, 5), ("sources/1", 1, None),
     ]  # fmt: skip

@@ -44,15 +44,15 @@ def test_cost_skew_of_one_to_fifty_is_learned_by_the_fourth_batch(seed, partitio
 def test_an_executor_three_times_slower_gets_less_by_the_fourth_batch(seed, partitions, executors):
     late = played(
         partitions=partitions, executors=executors, batches=8, lags="uniform", noise=0.02,
-        slow={3: 3.0}, seed=seed,
+        slowness_by_index={3: 3.0}, seed=seed,
     )[3:]  # fmt: skip
     assert max(p.regret_share for p in late) <= 0.20
 
 
 def test_costly_partitions_with_a_slow_executor_settle():
-    late = played(partitions=64, executors=8, batches=20, noise=0.05, cost_skew=50, slow={3: 3.0})[
-        10:
-    ]
+    late = played(
+        partitions=64, executors=8, batches=20, noise=0.05, cost_skew=50, slowness_by_index={3: 3.0}
+    )[10:]
     assert max(p.regret_share for p in late) <= 0.20
 
 

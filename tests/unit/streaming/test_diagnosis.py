@@ -27,7 +27,7 @@ def batch(number: int, read: Mapping[str, int], **known: Any) -> SourceBatch:
         number, by_partition, waiting=by_partition, start_s=2.0 * number, seconds=2.0, slots=3,
         pieces={tp: min(n, round(third)) for tp, n in by_partition.items()},
         slot_seconds={f"{e}/0": 1.9 for e in range(3)}, hit_rate=1.0,
-        read_elsewhere=dict.fromkeys("012", 0.0),
+        share_elsewhere=dict.fromkeys("012", 0.0),
     )  # fmt: skip
     return replace(facts, **known)
 
@@ -68,7 +68,7 @@ def two_topics(small: int, *, of: int = 90, **known: Any) -> list[SourceBatch]:
 HOT = {"t-0": 700, "t-1": 60, "t-2": 60, "t-3": 60, "t-4": 60, "t-5": 60}
 SLOW = {"0": 1.0, "1": 3.0, "2": 1.0}
 IDLE = {"slot_seconds": {f"{e}/0": 0.3 for e in range(3)}}
-ELSEWHERE = {"hit_rate": 0.4, "read_elsewhere": {"0": 0.0, "1": 1.0, "2": 0.9}}
+ELSEWHERE = {"hit_rate": 0.4, "share_elsewhere": {"0": 0.0, "1": 1.0, "2": 0.9}}
 LATE = {n: {"t-0": 100 if n < 6 else 700, "t-1": 100, "t-2": 100} for n in range(8)}
 
 
@@ -100,8 +100,9 @@ LATE = {n: {"t-0": 100 if n < 6 else 700, "t-1": 100, "t-2": 100} for n in range
         pytest.param(source(two_topics(40)), [], id="half of what it has is enough"),
         pytest.param(source(two_topics(5), weights={"small": 0.01}), [],
                      id="a topic with a small weight"),
-        pytest.param(source(run(waiting={}, start_s=None, seconds=None, slots=None, pieces={},
-                                slot_seconds={}, hit_rate=None, read_elsewhere={}), slowness={}),
+        pytest.param(source(run(unread_offsets={}, start_s=None, seconds=None, slots=None,
+                                pieces={}, slot_seconds={}, hit_rate=None, share_elsewhere={}),
+                            slowness={}),
                      [],
                      id="nothing but offsets is known"),
         # One cause.
@@ -117,7 +118,7 @@ LATE = {n: {"t-0": 100 if n < 6 else 700, "t-1": 100, "t-2": 100} for n in range
         pytest.param(source(run(), slowness={"0": 0.58, "1": 1.73}, hosts={}),
                      ["Slow executor: 1"], id="two executors are compared with each other"),
         pytest.param(source(run(**ELSEWHERE)), ["Busy cluster: executors 1, 2"], id="busy cluster"),
-        pytest.param(source(run(hit_rate=0.5, read_elsewhere={})), ["Busy cluster"],
+        pytest.param(source(run(hit_rate=0.5, share_elsewhere={})), ["Busy cluster"],
                      id="executors unknown"),
         pytest.param(source(growing(100)), ["Too few slots"], id="too few slots"),
         pytest.param(source(growing(100, slot_seconds={}, slots=None)), ["Too few slots"],
@@ -217,7 +218,7 @@ def test_a_few_fallback_batches_are_not_reported_as_a_hot_key() -> None:
 
 
 def test_a_busy_cluster_does_not_hide_too_few_slots() -> None:
-    facts = source(growing(1000, hit_rate=0.05, read_elsewhere={}))
+    facts = source(growing(1000, hit_rate=0.05, share_elsewhere={}))
     assert titles(facts) == ["Busy cluster", "Too few slots"]
 
 

@@ -170,7 +170,9 @@ def test_a_plan_made_again_from_states_is_as_unpredictable(tmp_path: Path) -> No
     kept = replace(kept, batch=replace(kept.batch, settings=settings))
     explanation = explain_batch(kept, (), lookup)
     assert explanation.outcome.metrics["tailTasks"] == query.outcomes[8].metrics["tailTasks"]
-    assert explanation.matches == len(kept.readers) == 8, "the owner is the slot of the head"
+    assert explanation.matching_partitions == len(kept.readers) == 8, (
+        "the owner is the slot of the head"
+    )
 
 
 @pytest.mark.parametrize("name", ["sticky", "range", "lag-aware"])

@@ -344,7 +344,9 @@ def test_plan_log_shows_the_executors_whose_reads_ran_elsewhere(tmp_path):
     moved = [line.replace('"executor": "2"', '"executor": "1"') for line in lines]
     query.plan_log.write_text("\n".join(moved))
     words = write_report(tmp_path, query.checkpoint, query.plan_log)
-    assert first_screen(words).startswith("Busy cluster: executor 2 costs 50% Action ")
+    assert first_screen(words).startswith(
+        "Busy cluster: executor 2 50% of reads ran elsewhere Action "
+    )
     assert "The busiest slot takes 2.00 times the ideal, measured, or 1.0" in words
     assert "Busy cluster: executor 2. Only " in words
 
@@ -512,7 +514,7 @@ def test_first_batch_without_rows_has_no_data():
     assert not parse_progress(first).has_data
     at_zero = samples.progress(batch=0, start={"0": 0}, end={"0": 7}, null_keys=("startOffset",))
     [source] = parse_progress(at_zero).sources
-    assert source.read == {("t", 0): 7}
+    assert source.read_offsets == {("t", 0): 7}
 
 
 @pytest.mark.parametrize("slots", [1, 2])
@@ -525,7 +527,7 @@ def test_a_tail_is_no_load_of_the_slot_that_it_was_cut_from(slots: int, tmp_path
     batch = collect_sources(facts)["0"].batches[7]
     tasks = query.outcomes[7].tasks
     assert tasks.tail_seconds
-    assert set(batch.read_elsewhere.values()) == {0.0}
+    assert set(batch.share_elsewhere.values()) == {0.0}
     assert min(batch.pieces.values()) < 4000, "the tail is a piece of its own"
     worked_s, reports = batch.slot_seconds, query.outcomes[8].batch.observed
     assert len(worked_s) == 2 * slots

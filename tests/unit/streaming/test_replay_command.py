@@ -20,7 +20,7 @@ from checkpoints.sticky_state import StickyState, StoredExecutor
 from streaming.cli import main
 from streaming.human_json.snapshots import parse_snapshot
 from streaming.replay.cluster import choose_cluster
-from streaming.replay.log import CheckpointLog, read_checkpoint_log, read_executors
+from streaming.replay.log import CheckpointLog, list_executors, read_checkpoint_log
 from streaming.replay.plan_log import read_tasks
 from tests.unit.streaming.checkpoints import write_checkpoint
 from tests.unit.streaming.kept_query import kept_query
@@ -34,7 +34,7 @@ def checkpoint(tmp_path: Path) -> Path:
 
 
 def sizes(log: CheckpointLog) -> dict[int, dict[str, int]]:
-    return {b.batch: {str(r.tp): r.size for r in b.ranges} for b in log.sources["0"]}
+    return {b.batch: {str(r.tp): r.size for r in b.ranges} for b in log.batches_by_source["0"]}
 
 
 def test_a_batch_reads_from_the_end_of_the_previous_one(checkpoint):
@@ -68,14 +68,14 @@ def test_times_of_a_copied_checkpoint_are_ignored(checkpoint, tmp_path):
     copied = shutil.copytree(checkpoint, tmp_path / "d", copy_function=shutil.copyfile)
     log = read_checkpoint_log(str(copied))
     assert log.seconds_by_batch == {}
-    cluster = choose_cluster(log, "0", log.sources["0"])
+    cluster = choose_cluster(log, "0", log.batches_by_source["0"])
     assert (cluster.cost_s, len(cluster.executors)) == (0.0001, 4)
     assert cluster.origins["cost"].startswith("assumed")
 
 
 def test_the_cost_is_bounded_by_the_duration_of_batches(checkpoint):
     log = read_checkpoint_log(str(checkpoint))
-    cluster = choose_cluster(log, "0", log.sources["0"], executor_count=2, slots=2)
+    cluster = choose_cluster(log, "0", log.batches_by_source["0"], executor_count=2, slots=2)
     assert cluster.cost_s == pytest.approx(2.0 * 4 / 1010)
 
 
@@ -85,7 +85,7 @@ def test_executors_come_from_the_state_if_there_is_one():
         **{name: getattr(empty, name) for name in StickyState.__dataclass_fields__},
         "readers": (StoredExecutor("1", "h1", 4), StoredExecutor("2", "h2", 4)),
     })  # fmt: skip
-    assert read_executors(state) == (Executor("1", "h1", 4), Executor("2", "h2", 4))
+    assert list_executors(state) == (Executor("1", "h1", 4), Executor("2", "h2", 4))
     checkpoint = Checkpoint("c", None, (), {}, {"0": (state,)})
     log = CheckpointLog(checkpoint, {"0": []}, {})
     assert choose_cluster(log, "0", []).slots == 8
@@ -214,7 +214,7 @@ def test_a_logged_tail_is_replayed_on_any_free_slot(local, heads, tail, tmp_path
     options = {"assignor.tail": "auto"}
     query = kept_query(tmp_path, sizes, options=options, noise=0.4, slots=2, local=local)
     log = read_checkpoint_log(str(query.checkpoint))
-    tasks = read_tasks(query.plan_log, log.sources)["0"].tasks[7]
+    tasks = read_tasks(query.plan_log, log.batches_by_source)["0"].tasks[7]
     heads_of_plan = query.outcomes[7].tasks.heads
     assert len(tasks) > heads_of_plan
     assert {task.preferred_executors for task in tasks[:heads_of_plan]} == heads

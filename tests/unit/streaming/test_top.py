@@ -98,7 +98,7 @@ def test_narrow_terminal_shows_all_planner_figures():
     """The line used to be truncated with "…" at 80 columns."""
     figures = {name: 0.5 for name, _ in top_screen._FIGURES["assignor"]}
     strategies = {"0": "lag-aware-sticky"}
-    metrics = MagicMock(sources={"0": figures}, strategies=strategies, held_back_by={})
+    metrics = MagicMock(values_by_source={"0": figures}, strategies=strategies, held_back_by={})
     screen = io.StringIO()
     Console(width=60, file=screen).print(*top_screen._make_planner_lines(metrics), sep="\n")
     out = " ".join(screen.getvalue().split())
