@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OptionKind:
-    """A parser (KeyError or ValueError: not allowed), and a description of the allowed values."""
+    """A parser, which raises KeyError or ValueError, and the values it accepts, in words."""
 
-    read: Callable[[str], object]
+    parse: Callable[[str], object]
     allowed_values: str
 
 

@@ -93,10 +93,7 @@ def check_size(path: str, size_bytes: int) -> None:
 
 
 def open_folder(location: str) -> LocalFolder:
-    """Return the folder at a path or local `file:` URL; raise NoCheckpointError for other URLs.
-
-    A URL's path is percent-decoded if only the decoded path exists.
-    """
+    """Return the folder at a path or local `file:` URL; raise NoCheckpointError for other URLs."""
     path = local_path(location)
     if path is None:
         raise NoCheckpointError(
@@ -117,10 +114,7 @@ def local_path(location: str) -> Path | None:
 
 
 def find_checkpoints(folder: Folder) -> tuple[list[str], bool]:
-    """Return the relative paths of the checkpoints up to two levels below a folder, sorted.
-
-    Also return whether the search was complete: it ends after `_MAX_ENTRIES` entries.
-    """
+    """Return the checkpoints' paths relative to a folder, and whether the search was complete."""
     checkpoints: list[str] = []
     entries_left = _MAX_ENTRIES
     parents = [""]

@@ -155,9 +155,9 @@ def read_checkpoint_folder(folder: Folder) -> Checkpoint:
                 return read_checkpoint_folder(folder.below(candidates[0]))
             raise NoCheckpointError(describe_missing_checkpoint(folder))
         commits = frozenset(list_batches(folder, "commits"))
-        batches = [
+        batches = tuple(
             batch for n in planned_ids if (batch := read_batch(folder, n, n in commits)) is not None
-        ]
+        )
         all_begins = {s: read_source_start(folder, s) for s in folder.names("sources")}
         begins = {
             source: begin
@@ -170,9 +170,7 @@ def read_checkpoint_folder(folder: Folder) -> Checkpoint:
             f"checkpoint {folder.name!r} has no Kafka source with offsets: no batch was planned "
             "yet, or the query reads other sources"
         )
-    return Checkpoint(
-        folder.name, query_id, tuple(batches), begins, kept_states, tuple(warnings), commits
-    )
+    return Checkpoint(folder.name, query_id, batches, begins, kept_states, tuple(warnings), commits)
 
 
 class BatchRangeReader:

@@ -46,10 +46,7 @@ def decode_claims(
     topic: NDArray[np.int64],
     partition: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Return the owner of each partition, -1 for none; ignore claims to other partitions.
-
-    Corrupt data raises StateError, ValueError, or KeyError.
-    """
+    """Return each partition's owner, -1 for none; raise ValueError or KeyError for corrupt data."""
     topic_code_by_name = {_encode_kafka_string(name): i << 32 for i, name in enumerate(topics)}
     parse_int = int.from_bytes
     blocks: list[bytes] = []  # partition numbers, a block for each topic of each member

@@ -80,7 +80,7 @@ def unpack_reports(reports: PackedReports) -> ReadReports:
 
 
 def unpack_times(request: AdmitBatch) -> RecordTimes:
-    """Return record times by topic and partition; raise OptionError if missing or incomplete."""
+    """Return times in order of topic and partition; raise OptionError if missing or incomplete."""
     times = request.times
     if times is None:
         raise OptionError("the request has no record times, but the options require them")
