@@ -270,9 +270,8 @@ def _check_limits(options: PlannerOptions, source: Mapping[str, str]) -> None:
     is_limited = max_offsets or options.target_batch_seconds or options.max_bytes_per_trigger
     if options.sets_batch_shares and not is_limited:
         raise OptionError(
-            "option 'assignor.fairness', a weight, or a floor is set, but nothing limits a batch's "
-            "size: set maxOffsetsPerTrigger, assignor.targetBatchSeconds, or "
-            "assignor.maxBytesPerTrigger"
+            "option 'assignor.fairness', a weight, or a floor needs a limit on the batch's size: "
+            "set maxOffsetsPerTrigger, assignor.targetBatchSeconds, or assignor.maxBytesPerTrigger"
         )
     if options.max_bytes_per_trigger and options.reader == "spark":
         raise OptionError(

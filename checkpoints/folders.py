@@ -17,7 +17,7 @@ _MAX_DEPTH = 2
 _MAX_ENTRIES = 500
 _MAX_LISTED_PATHS = 5
 #: Name prefix of the checkpoint folder of a job's dead-letter query.
-DEAD_LETTER = "dead_letter_"
+DEAD_LETTER_PREFIX = "dead_letter_"
 #: A URL's scheme; it has at least two characters, because a path may contain a colon.
 _URL_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 #: A `file:` URL without a host, or with the host `localhost`.

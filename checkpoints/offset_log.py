@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from checkpoints.folders import (
-    DEAD_LETTER,
+    DEAD_LETTER_PREFIX,
     CheckpointError,
     Folder,
     NoCheckpointError,
@@ -149,8 +149,8 @@ def read_checkpoint_folder(folder: Folder) -> Checkpoint:
         planned_ids = list_batches(folder, "offsets")
         if query_id is None and not planned_ids:
             paths, is_complete_list = find_checkpoints(folder)
-            sinks = [path for path in paths if not path.split("/")[-1].startswith(DEAD_LETTER)]
-            candidates = sinks or paths
+            sink_paths = [p for p in paths if not p.split("/")[-1].startswith(DEAD_LETTER_PREFIX)]
+            candidates = sink_paths or paths
             if len(candidates) == 1 and is_complete_list:
                 return read_checkpoint_folder(folder.below(candidates[0]))
             raise NoCheckpointError(describe_missing_checkpoint(folder))

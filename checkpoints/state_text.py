@@ -124,8 +124,8 @@ def _pack_column(column: NDArray[Any], dtype: str, unit: float) -> bytes:
 
 
 def _unpack_column(body: bytes, offset: int, count: int, dtype: str, unit: float) -> NDArray[Any]:
-    size = np.dtype(dtype).itemsize
-    planes = np.frombuffer(body, np.uint8, count * size, offset).reshape(size, count)
+    cell_bytes = np.dtype(dtype).itemsize
+    planes = np.frombuffer(body, np.uint8, count * cell_bytes, offset).reshape(cell_bytes, count)
     cells = np.ascontiguousarray(planes.T).view(dtype)[:, 0]
     if unit == 1:
         return cells.astype(np.int64)
@@ -195,8 +195,8 @@ def _parse_body(version: int, body: bytes) -> StickyState:
     offset = header_end + sum(user_data_lengths)
     user_data = body[header_end:offset]
     count = int(header["partitions"])
-    row_size = sum(np.dtype(dtype).itemsize for _, dtype, _ in _COLUMNS)
-    if count < 0 or offset + count * row_size != len(body):  # check before allocating
+    row_bytes = sum(np.dtype(dtype).itemsize for _, dtype, _ in _COLUMNS)
+    if count < 0 or offset + count * row_bytes != len(body):  # check before allocating
         raise StateError("the state is corrupt: it has the wrong length")
     columns: dict[str, Any] = {}
     for name, dtype, unit in _COLUMNS:

@@ -49,7 +49,7 @@ class Common(NamedTuple):
 
     #: Logarithm of the seconds per record of a typical partition; NaN until seconds are reported.
     level: float = math.nan
-    #: Seconds of a range in addition to its records.
+    #: Seconds that a range takes in addition to those of its records.
     fixed: float = 0.0
     #: Standard deviation of a long report's log(cost) from its partition's mean.
     noise: float = 0.2

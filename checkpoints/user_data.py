@@ -1,4 +1,4 @@
-"""Encode and decode Kafka's user data: sticky claims (KIP-341), generations and priorities.
+"""Encode and decode user data: sticky claims (KIP-341), capacities, generations, priorities.
 
 All integers are big-endian. Version 0 is an array of topics (INT32 count; each an INT16 length,
 UTF-8 bytes and an array of INT32 partitions); version 1 adds the generation, an INT32. The bytes

@@ -89,9 +89,8 @@ class AssignorConformance:
             all_partitions = {(t, p) for t in group.subscribers for p in range(group.topics[t])}
             _require(set(owner) == all_partitions, "some subscribed partitions have no member")
             foreign_pairs = [tp for tp, member in owner.items() if tp[0] not in topics[member]]
-            _require(
-                not foreign_pairs, f"{foreign_pairs} went to members that do not subscribe to them"
-            )
+            problem = f"{foreign_pairs} went to members that do not subscribe to them"
+            _require(not foreign_pairs, problem)
 
         self._check_any_group(assignor, check)
 
@@ -188,9 +187,8 @@ class AssignorConformance:
         path = getattr(sys.modules.get(case.__module__), "__file__", None)
         if path is None or "." in case.__qualname__:
             pytest.skip("a new process can import only top-level classes of a module")
-        one, other = (
-            answers[case.__qualname__] for answers in collect_answers(case.__module__, path)
-        )
+        answers_by_class = collect_answers(case.__module__, path)
+        one, other = (answers[case.__qualname__] for answers in answers_by_class)
         for first, second in zip(one, other, strict=False):
             if first != second:
                 raise AssertionError(
