@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OptionKind:
-    """A parser, which raises KeyError or ValueError, and the values it accepts, in words."""
+    """A parser (KeyError or ValueError for other values), and the allowed values in words."""
 
     parse: Callable[[str], object]
     allowed_values: str

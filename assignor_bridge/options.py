@@ -179,7 +179,7 @@ PER_TOPIC = tuple(_TOPIC_OPTION_BY_FIELD.values())
 
 
 def parse_options(source: Mapping[str, str]) -> PlannerOptions:
-    """Parse a source's options; ignore all but `assignor`, `assignor.*`, and two of Spark's.
+    """Parse a source's options; ignore all but `assignor`, `assignor.*`, and a few of Spark's.
 
     `own.configure_assignors` checks assignor names and custom assignors' options
     (`assignor.<name>.<key>`) later. Raises `OptionError` for invalid or contradictory options.

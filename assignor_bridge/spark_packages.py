@@ -78,9 +78,8 @@ def _run_spark_submit(settings: Mapping[str, str], note: Path, advice: str) -> N
             command, capture_output=True, text=True, check=False, env=environment
         )
     except OSError as error:
-        raise ivy.JarError(
-            f"cannot run {command[0]} ({error.strerror}): check SPARK_HOME or the installed pyspark"
-        ) from None
+        problem = f"cannot run {command[0]} ({error.strerror}): check SPARK_HOME or pip's pyspark"
+        raise ivy.JarError(problem) from None
     output = process.stdout + process.stderr
     stored_match = _STORED_FOLDER.search(output)
     if process.returncode != 0 or stored_match is None:

@@ -203,7 +203,7 @@ class BatchRangeReader:
 def ranges_between(
     starts: Mapping[str, KafkaOffsets], ends: Mapping[str, KafkaOffsets]
 ) -> KafkaRanges:
-    """Return the ranges between two sets of offsets, by source, without empty ranges.
+    """Return the ranges between two sets of offsets, by source, except empty ones.
 
     A new partition starts at 0, even if Spark starts later because its first records are deleted.
 

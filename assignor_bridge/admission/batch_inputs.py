@@ -93,7 +93,7 @@ class BatchTime(NamedTuple):
 
 @dataclass(frozen=True)
 class Memory:
-    """State kept between admissions; it is not saved, and is rebuilt after a restart."""
+    """State kept between admissions; it is not saved, so it is empty after a restart."""
 
     #: Number of consecutive batches that admitted nothing from a partition with unread records.
     waited_batches: Mapping[tuple[str, int], int] = field(default_factory=dict)
