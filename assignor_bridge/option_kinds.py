@@ -64,9 +64,9 @@ _MAX_DURATION_S = 36_500 * _UNITS_S["day"]
 
 
 def _parse_duration(text: str) -> float:
-    lowered = text.lower()
-    seconds = sum(int(number) * _UNITS_S[unit] for number, unit in _DURATION_PART.findall(lowered))
-    if _DURATION_PART.sub("", lowered).strip() or not 0 < seconds <= _MAX_DURATION_S:
+    text = text.lower()
+    seconds = sum(int(number) * _UNITS_S[unit] for number, unit in _DURATION_PART.findall(text))
+    if _DURATION_PART.sub("", text).strip() or not 0 < seconds <= _MAX_DURATION_S:
         raise ValueError
     return seconds
 

@@ -85,5 +85,5 @@ def decode_claims(
 
 
 def _encode_kafka_string(text: str) -> bytes:
-    encoded = text.encode("utf-8", "surrogatepass")
-    return len(encoded).to_bytes(2, "big") + encoded
+    utf8_bytes = text.encode("utf-8", "surrogatepass")
+    return len(utf8_bytes).to_bytes(2, "big") + utf8_bytes

@@ -264,9 +264,9 @@ def _parse_common(header: list[Any]) -> Common:
     level = math.nan if level is None else _check_statistic(level)
     noise, noise_batches, fit_batches = map(_check_statistic, (noise, noise_batches, fit_batches))
     common = Common(level, float(fixed), noise, noise_batches, tuple(map(float, fit)), fit_batches)
-    smallest = min(fixed, noise_batches, fit_batches, *fit)
-    largest = max(fixed, *fit, 0.0)
-    is_possible = smallest >= 0 and noise >= _MIN_NOISE and largest < _MAX_PRODUCT
+    min_value = min(fixed, noise_batches, fit_batches, *fit)
+    max_value = max(fixed, *fit, 0.0)
+    is_possible = min_value >= 0 and noise >= _MIN_NOISE and max_value < _MAX_PRODUCT
     if not is_possible or len(fit) not in {0, 9}:
         raise StateError(_IMPOSSIBLE_COSTS)
     return common

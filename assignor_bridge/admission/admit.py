@@ -67,10 +67,10 @@ def admit(lag: Lag, limits: Limits, memory: Memory) -> Admission:
     weight = _compute_weights(lag, limits)
     if limits.fairness == "deadline":
         margin_share = compare_with_margin(lag, memory.times)
-        raised_offsets = raise_urgent_minimums(
+        raised_minimums = raise_urgent_minimums(
             min_offsets, max_offsets, weight, budgets, order, margin_share=margin_share
         )
-        min_offsets = _trim_to_limit(raised_offsets, min_offsets, limits.offsets)
+        min_offsets = _trim_to_limit(raised_minimums, min_offsets, limits.offsets)
     # 4. Share the remaining budgets.
     offsets, limited_by = fill(min_offsets, max_offsets, weight, budgets, order)
     offsets = _trim_to_limit(offsets, min_offsets, limits.offsets)

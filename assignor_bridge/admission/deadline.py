@@ -69,7 +69,8 @@ def raise_urgent_minimums(
     halvings = np.floor(np.log2(np.maximum(margin_share[urgent_rows], 0.5**_MAX_HALVINGS)))
     for halving in np.unique(halvings).tolist():
         rows = urgent_rows[halvings == halving]
-        remaining_budgets, minimums = [], min_offsets[rows]
+        minimums = min_offsets[rows]
+        remaining_budgets = []
         for name, cost, amount in budgets:
             used_amount = float(cost @ min_offsets - cost[rows] @ minimums)
             remaining_budgets.append(Budget(name, cost[rows], amount - used_amount))

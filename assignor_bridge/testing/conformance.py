@@ -158,8 +158,8 @@ class AssignorConformance:
             last_round = rebalance(assignor, replace(group, partition_racks={}))[-1]
             old_owners = _list_owners(last_round.assignment)
             newcomer = Member("new", group.members[0].topics)
-            joined = replace(last_round.after, members=(*last_round.after.members, newcomer))
-            new_owners = _list_owners(_settle(assignor, joined))
+            new_group = replace(last_round.after, members=(*last_round.after.members, newcomer))
+            new_owners = _list_owners(_settle(assignor, new_group))
             moves = [tp for tp, m in old_owners.items() if new_owners[tp] not in (m, "new")]
             _require(not moves, f"a member joined, and {moves} moved to other members")
 
