@@ -128,7 +128,7 @@ def read_states(folder: Folder, source: str, warnings: list[str]) -> tuple[Stick
 
 
 def parse_kafka_offsets(value: Any) -> KafkaOffsets | None:
-    """Return `{topic: {partition: offset}}`; None if it is empty, or not of a Kafka source."""
+    """Return the value as `{topic: {partition: offset}}`; None if empty or not of that form."""
     if not isinstance(value, dict) or not value:
         return None
     for partitions in value.values():
@@ -141,7 +141,7 @@ def parse_kafka_offsets(value: Any) -> KafkaOffsets | None:
 
 
 def _parse_valid_offsets(value: Any, problem: str) -> KafkaOffsets | None:
-    """Parse a Kafka source's offsets, or return None; raise CheckpointError if out of range."""
+    """Return a Kafka source's offsets, None for others; raise CheckpointError if out of range."""
     offsets = parse_kafka_offsets(value)
     for topic, partitions in (offsets or {}).items():
         for number, offset in partitions.items():

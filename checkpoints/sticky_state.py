@@ -94,7 +94,7 @@ class StickyState:
     bytes: NDArray[np.float64]
     #: Smoothed number of records per offset; NaN if unknown.
     density: NDArray[np.float64]
-    #: Number of consecutive batches with far too many executors; below 0: that requested more.
+    #: Number of consecutive calm batches (see `planner.demand`), or minus that of requesting ones.
     calm: int = 0
     #: Number of batches without data after which a partition is dropped.
     hold: int = MIN_HOLD

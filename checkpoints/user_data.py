@@ -70,7 +70,7 @@ def encode_claim(owned: Mapping[str, Iterable[int]], generation: int | None) -> 
 
 
 def decode_claim(data: bytes | None) -> Claim:
-    """Return the claim in user data (generation -1: version 0); empty if missing or invalid."""
+    """Return the claim in user data, empty if missing or invalid; version 0 has generation -1."""
     if not data:
         return Claim()
     try:
@@ -133,7 +133,7 @@ def encode_priority(priority: int) -> bytes:
 
 
 def decode_priority(data: bytes | None) -> int | None:
-    """Return the priority in the failover assignor's user data, or None without 4 bytes."""
+    """Return the priority in the failover assignor's user data, or None if missing or too short."""
     if data is None or len(data) < 4:
         return None
     priority: int = struct.unpack_from(">i", data)[0]
