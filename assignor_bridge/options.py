@@ -65,7 +65,7 @@ class PlannerOptions:
     max_records_per_task: int | None = _define("assignor.maxRecordsPerTask", None, kinds.COUNT,
         "maximum records per task; may need more tasks than assignor.tasksPerSlot")
     tasks_per_slot: int = _define("assignor.tasksPerSlot", 1, kinds.TASKS,
-        "maximum tasks per slot; a slot's ranges are divided among them, largest first, but not cut")
+        "maximum tasks per slot; a slot's ranges are divided among them, largest first and uncut")
     #: "auto", "off", or a number.
     tail: str | int = _define("assignor.tail", "auto", kinds.TAIL,
         "maximum tasks per slot that any free slot takes, to compensate for unpredictable times "
