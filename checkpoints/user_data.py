@@ -54,9 +54,7 @@ def encode_claim(owned: Mapping[str, Iterable[int]], generation: int | None) -> 
     for topic in sorted(topics):
         name, partitions = topic.encode(), topics[topic]
         if len(name) > 32_767:
-            raise UserDataError(
-                f"topic {topic[:20]!r}… has {len(name)} bytes: a name has at most 32767"
-            )
+            raise UserDataError(f"topic {topic[:20]!r}… has {len(name)} bytes: the limit is 32767")
         parts.append(struct.pack(f">h{len(name)}si", len(name), name, len(partitions)))
         if partitions and not 0 <= partitions[0] <= partitions[-1] <= _INT32_MAX:
             raise UserDataError(
