@@ -127,13 +127,14 @@ def read_last_batches(folder: Folder) -> LastBatches:
 
 def read_position(folder: Folder) -> tuple[dict[str, KafkaOffsets], dict[str, KafkaOffsets]]:
     """Return the Kafka sources' offsets after the completed batches, and after the planned one."""
-    last = read_last_batches(folder)
-    if last.planned is None or last.planned.committed:
-        return last.ends, last.ends
+    progress = read_last_batches(folder)
+    if progress.planned is None or progress.planned.committed:
+        return progress.ends, progress.ends
     with _convert_os_errors(folder):
-        completed = None if last.completed is None else read_batch(folder, last.completed, True)
+        batch_id = progress.completed
+        completed = None if batch_id is None else read_batch(folder, batch_id, True)
         begins = {s: read_source_start(folder, s) or {} for s in folder.names("sources")}
-    return {**begins, **(completed.ends if completed else {})}, last.ends
+    return {**begins, **(completed.ends if completed else {})}, progress.ends
 
 
 def read_checkpoint_folder(folder: Folder) -> Checkpoint:
