@@ -83,9 +83,9 @@ def find_tool(name: str) -> str:
     if home and not Path(home).is_dir():
         raise JarError(f"JAVA_HOME is not a folder: {home}; set it to a JDK's folder, or unset it")
     if tool is None:
-        where = f"JAVA_HOME ({home})" if home else "the PATH"
+        location = f"JAVA_HOME ({home})" if home else "the PATH"
         advice = "install a JDK 17 or 21" + (" and set JAVA_HOME to its folder" if home else "")
-        raise JarError(f"{name!r} was not found in {where}: {advice}")
+        raise JarError(f"{name!r} was not found in {location}: {advice}")
     return tool
 
 

@@ -61,11 +61,9 @@ def limit_batch(
             return LimitedBatch(messages.LookUp(ends_or_time), memory)
         aligned_ends, spread_s = ends_or_time, find_spread_s(times, alignment)
     if request.last is not None:
-        reading_s = (
-            float(np.nansum(batch.observed.seconds)) or request.last.records * ASSUMED_RECORD_S
-        )
-        batch_time = BatchTime(request.last.records, reading_s / cost.slots, request.last.seconds)
-        memory = remember_batch_time(memory, batch_time)
+        offsets, batch_s = request.last.records, request.last.seconds
+        slot_s = float(np.nansum(batch.observed.seconds)) or offsets * ASSUMED_RECORD_S
+        memory = remember_batch_time(memory, BatchTime(offsets, slot_s / cost.slots, batch_s))
     limits = Limits(
         request.most_records,
         options.max_bytes_per_trigger,

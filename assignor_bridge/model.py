@@ -14,7 +14,7 @@ from typing import NamedTuple
 MAX_PARTITION = 2**31 - 1
 #: Maximum length of a topic name in Kafka.
 MAX_TOPIC_LENGTH = 249
-#: Largest offset, a Java long; other numbers in messages have the same maximum.
+#: Largest offset, a Java long; also the limit of other 64-bit numbers in input.
 MAX_OFFSET = 2**63 - 1
 
 
@@ -74,7 +74,7 @@ class Executor:
     priority: int | None = None
     #: Whether Spark excludes it for the whole application.
     excluded: bool = False
-    #: Whether it is removed or being decommissioned.
+    #: Whether it is gone, being removed, or being decommissioned.
     leaving: bool = False
     #: Id of its resource profile; streams use the default profile, 0.
     resource_profile: int = 0

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OptionKind:
-    """A parser (KeyError or ValueError: not allowed), and a description of the allowed values."""
+    """A parser (KeyError or ValueError for other values), and the allowed values in words."""
 
-    read: Callable[[str], object]
+    parse: Callable[[str], object]
     allowed_values: str
 
 
@@ -64,9 +64,9 @@ _MAX_DURATION_S = 36_500 * _UNITS_S["day"]
 
 
 def _parse_duration(text: str) -> float:
-    lowered = text.lower()
-    seconds = sum(int(number) * _UNITS_S[unit] for number, unit in _DURATION_PART.findall(lowered))
-    if _DURATION_PART.sub("", lowered).strip() or not 0 < seconds <= _MAX_DURATION_S:
+    text = text.lower()
+    seconds = sum(int(number) * _UNITS_S[unit] for number, unit in _DURATION_PART.findall(text))
+    if _DURATION_PART.sub("", text).strip() or not 0 < seconds <= _MAX_DURATION_S:
         raise ValueError
     return seconds
 

@@ -23,7 +23,7 @@ PREFIX = "assignor."
 
 #: Default assignor if options are set but no assignor is named.
 LAG_AWARE_STICKY = "lag-aware-sticky"
-#: Tail tasks per slot of `assignor.tail=auto`. More did not shorten any simulated stream.
+#: Maximum tail tasks per slot if `assignor.tail=auto`; more shortened no simulated stream.
 AUTO_TAIL_TASKS_PER_SLOT = 6
 #: Set alone to keep Spark's default assignment for a stream, whatever the session sets.
 NONE = "none"
@@ -65,7 +65,7 @@ class PlannerOptions:
     max_records_per_task: int | None = _define("assignor.maxRecordsPerTask", None, kinds.COUNT,
         "maximum records per task; may need more tasks than assignor.tasksPerSlot")
     tasks_per_slot: int = _define("assignor.tasksPerSlot", 1, kinds.TASKS,
-        "maximum tasks per slot; pieces are divided among them, largest first, but not cut")
+        "maximum tasks per slot; a slot's ranges are divided among them, largest first and uncut")
     #: "auto", "off", or a number.
     tail: str | int = _define("assignor.tail", "auto", kinds.TAIL,
         "maximum tasks per slot that any free slot takes, to compensate for unpredictable times "
@@ -83,7 +83,8 @@ class PlannerOptions:
     priorities: tuple[tuple[str, int], ...] = _define("assignor.priorities", (), kinds.PRIORITIES,
         "for failover: only the executors with the highest number present read partitions")
     standby_replicas: int = _define("assignor.standbyReplicas", 0, kinds.STANDBYS,
-        "for streams: number of standby executors per task, preferred after its own")
+        "for the assignor streams: number of standby executors per task; Spark tries their hosts "
+        "if the task's own executor is busy")
     plan_timeout_ms: int = _define("assignor.planTimeoutMs", 10_000, kinds.MILLISECONDS,
         "how long the driver waits for a plan before assignor.onError applies")
     commit_group: str | None = _define("assignor.commitGroup", None, kinds.GROUP,
@@ -164,7 +165,7 @@ class PlannerOptions:
 _OPTION_BY_FIELD: dict[str, Option] = {
     each.name: each.metadata["option"] for each in fields(PlannerOptions) if each.metadata
 }
-_OPTION_BY_KEY = {option.name.lower(): (name, option) for name, option in _OPTION_BY_FIELD.items()}
+_FIELD_AND_OPTION_BY_LOWER_NAME = {o.name.lower(): (f, o) for f, o in _OPTION_BY_FIELD.items()}
 #: The planner's options, excluding Spark's.
 OPTIONS = tuple(option for option in _OPTION_BY_FIELD.values() if option.name.startswith(PREFIX))
 _WEIGHT_MEANING = "weight of a partition of this topic in a limited batch; the default is 1"
@@ -178,7 +179,7 @@ PER_TOPIC = tuple(_TOPIC_OPTION_BY_FIELD.values())
 
 
 def parse_options(source: Mapping[str, str]) -> PlannerOptions:
-    """Parse a source's options; ignore all but `assignor`, `assignor.*`, and two of Spark's.
+    """Parse a source's options; ignore all but `assignor`, `assignor.*`, and a few of Spark's.
 
     `own.configure_assignors` checks assignor names and custom assignors' options
     (`assignor.<name>.<key>`) later. Raises `OptionError` for invalid or contradictory options.
@@ -195,12 +196,13 @@ def parse_options(source: Mapping[str, str]) -> PlannerOptions:
         if lower_name == STRATEGY:
             values["assignors"] = _parse_assignor_names(text)
             continue
-        if lower_name in _OPTION_BY_KEY:
-            name, option = _OPTION_BY_KEY[lower_name]
-            values[name] = _read_value(option.kind, option.name, text)
+        if lower_name in _FIELD_AND_OPTION_BY_LOWER_NAME:
+            field_name, option = _FIELD_AND_OPTION_BY_LOWER_NAME[lower_name]
+            values[field_name] = _parse_value(option.kind, option.name, text)
         elif (topic_option := _match_topic_option(lower_name)) is not None:
-            name, topic = topic_option
-            per_topic[name][topic] = _read_value(_TOPIC_OPTION_BY_FIELD[name].kind, key, text)
+            field_name, topic = topic_option
+            kind = _TOPIC_OPTION_BY_FIELD[field_name].kind
+            per_topic[field_name][topic] = _parse_value(kind, key, text)
         elif lower_name.startswith(PREFIX):
             unknown_keys.append(key)
     values |= {name: tuple(by_topic.items()) for name, by_topic in per_topic.items()}
@@ -232,21 +234,21 @@ def parse_options(source: Mapping[str, str]) -> PlannerOptions:
 def list_effective_options(options: PlannerOptions) -> dict[str, object]:
     """Return the values of all options as JSON values, by documented name."""
     values: dict[str, object] = {STRATEGY: ",".join(options.assignors)}
-    for name, option in _OPTION_BY_FIELD.items():
-        value = getattr(options, name)
-        if name == "priorities":
+    for field_name, option in _OPTION_BY_FIELD.items():
+        value = getattr(options, field_name)
+        if field_name == "priorities":
             value = ",".join(f"{pattern}={number}" for pattern, number in value) or None
         values[option.name] = value
-    for name, option in _TOPIC_OPTION_BY_FIELD.items():
+    for field_name, option in _TOPIC_OPTION_BY_FIELD.items():
         prefix = option.name.removesuffix("<topic>")
-        values.update((prefix + topic, value) for topic, value in getattr(options, name))
+        values.update((prefix + topic, value) for topic, value in getattr(options, field_name))
     values.update((PREFIX + name, value) for name, value in options.custom_options)
     return values
 
 
-def _read_value(kind: kinds.OptionKind, name: str, text: str) -> object:
+def _parse_value(kind: kinds.OptionKind, name: str, text: str) -> object:
     try:
-        return kind.read(text)
+        return kind.parse(text)
     except (ValueError, KeyError):
         raise OptionError(
             f"option {name!r} is {text!r}: {kind.allowed_values} is expected"
@@ -255,20 +257,20 @@ def _read_value(kind: kinds.OptionKind, name: str, text: str) -> object:
 
 def _match_topic_option(lower_name: str) -> tuple[str, str] | None:
     """Return the field and topic of an option per topic; None for other options."""
-    for name, option in _TOPIC_OPTION_BY_FIELD.items():
+    for field_name, option in _TOPIC_OPTION_BY_FIELD.items():
         prefix = option.name.removesuffix("<topic>")
         if lower_name.startswith(prefix) and lower_name != prefix:
-            return name, lower_name.removeprefix(prefix)
+            return field_name, lower_name.removeprefix(prefix)
     return None
 
 
 def _check_limits(options: PlannerOptions, source: Mapping[str, str]) -> None:
-    """Raise `OptionError` if batch limit options conflict with the source's limit or topics."""
+    """Raise `OptionError` if the limit options conflict with other options or the topics."""
     max_offsets = source.get("maxoffsetspertrigger")
     is_limited = max_offsets or options.target_batch_seconds or options.max_bytes_per_trigger
     if options.sets_batch_shares and not is_limited:
         raise OptionError(
-            "option 'assignor.fairness', a weight, or a floor is set, but nothing limits a batch: "
+            "option 'assignor.fairness', a weight, or a floor needs a limit on the batch's size: "
             "set maxOffsetsPerTrigger, assignor.targetBatchSeconds, or assignor.maxBytesPerTrigger"
         )
     if options.max_bytes_per_trigger and options.reader == "spark":
@@ -276,9 +278,9 @@ def _check_limits(options: PlannerOptions, source: Mapping[str, str]) -> None:
             "option 'assignor.maxBytesPerTrigger' needs assignor.reader=shared: Spark's own reader "
             "does not report bytes; remove one of the two"
         )
-    topics = _read_topics(source)
-    for name, option in _TOPIC_OPTION_BY_FIELD.items():
-        for topic, _ in getattr(options, name):
+    topics = _parse_topics(source)
+    for field_name, option in _TOPIC_OPTION_BY_FIELD.items():
+        for topic, _ in getattr(options, field_name):
             if topics and topic not in topics:
                 raise OptionError(
                     f"option {option.name.replace('<topic>', topic)!r} names a topic that is not "
@@ -292,7 +294,7 @@ def _check_limits(options: PlannerOptions, source: Mapping[str, str]) -> None:
         )
 
 
-def _read_topics(source: Mapping[str, str]) -> set[str]:
+def _parse_topics(source: Mapping[str, str]) -> set[str]:
     """Return the source's topics in lower case; empty if it subscribes by pattern."""
     topics = [topic.strip() for topic in source.get("subscribe", "").split(",")]
     with contextlib.suppress(ValueError, RecursionError):  # Spark reports invalid JSON

@@ -3,7 +3,7 @@
 Spark resolves `spark.jars.packages` while its JVM starts. Ivy does not lock its cache, so two
 drivers that start at once on a new machine can break each other's downloads. A missing package
 fails with sixty lines of Ivy output and JAVA_GATEWAY_EXITED. So Spark's own code first resolves the
-packages, under a lock, unless the jars that a note in this package's cache lists all exist.
+packages, under a lock, unless assignor-bridge's cache has a note of their jars, which all exist.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _STORED_FOLDER = re.compile(r"^The jars for the packages stored in: (.+)$", re.M
 def resolve(settings: Mapping[str, str], advice: str) -> bool:
     """Resolve `spark.jars.packages` into Spark's Ivy cache; return whether they were already there.
 
-    Uses only `SETTINGS`. If this package's cache is read-only, resolve nothing and return False.
+    Uses only `SETTINGS`. If assignor-bridge's cache is read-only, resolve nothing and return False.
     Raises JarError, with the repositories' answers and `advice`, if Java or a package is missing.
     """
     if not Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf", _ENV_FILE).is_file():
@@ -78,7 +78,8 @@ def _run_spark_submit(settings: Mapping[str, str], note: Path, advice: str) -> N
             command, capture_output=True, text=True, check=False, env=environment
         )
     except OSError as error:
-        raise ivy.JarError(f"cannot run {command[0]}, {error.strerror}: check SPARK_HOME") from None
+        problem = f"cannot run {command[0]} ({error.strerror}): check SPARK_HOME or pip's pyspark"
+        raise ivy.JarError(problem) from None
     output = process.stdout + process.stderr
     stored_match = _STORED_FOLDER.search(output)
     if process.returncode != 0 or stored_match is None:

@@ -62,7 +62,7 @@ class Worker:
     def answer(self, line: bytes) -> Answer:
         """Return the answer to one request; never raise an error."""
         try:
-            return self._answer(messages.read_request(line))
+            return self._answer(messages.decode_request(line))
         except BaseException as error:  # noqa: BLE001
             return messages.make_failed(error)
 
@@ -136,7 +136,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
         stream_id, _, request = stream_and_request.partition(b" ")
         worker = workers[stream_id]
         answer = worker.answer(request)
-        answers.write(number.strip() + b" " + messages.write_answer(answer))
+        answers.write(number.strip() + b" " + messages.encode_answer(answer))
         answers.flush()
         if isinstance(answer, StreamEnded):
             del workers[stream_id]

@@ -17,7 +17,7 @@ _MAX_DEPTH = 2
 _MAX_ENTRIES = 500
 _MAX_LISTED_PATHS = 5
 #: Name prefix of the checkpoint folder of a job's dead-letter query.
-DEAD_LETTER = "dead_letter_"
+DEAD_LETTER_PREFIX = "dead_letter_"
 #: A URL's scheme; it has at least two characters, because a path may contain a colon.
 _URL_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 #: A `file:` URL without a host, or with the host `localhost`.
@@ -45,7 +45,7 @@ class Folder(Protocol):
         """Return the names in a subfolder; empty if it does not exist."""
 
     def read(self, path: str) -> bytes | None:
-        """Return the content of a file in the folder, or None if it does not exist."""
+        """Return a file's content, or None if it does not exist; raise OSError if unreadable."""
 
     def below(self, path: str) -> Folder:
         """Return a subfolder."""
@@ -70,7 +70,7 @@ class LocalFolder:
             return []
 
     def read(self, path: str) -> bytes | None:
-        """Return a file's content; None if it does not exist; raise OSError if it is no file."""
+        """Return a file's content, or None if it does not exist; raise OSError if unreadable."""
         file = self.root / path
         try:
             status = file.stat()
@@ -93,20 +93,20 @@ def check_size(path: str, size_bytes: int) -> None:
 
 
 def open_folder(location: str) -> LocalFolder:
-    """Return the folder at a path or `file:` URL; raise CheckpointError for other schemes."""
-    folder = local_path(location)
-    if folder is None:
+    """Return the folder at a path or local `file:` URL; raise NoCheckpointError for other URLs."""
+    path = local_path(location)
+    if path is None:
         raise NoCheckpointError(
             f"checkpoint {location!r} is not on a local file system: "
-            f"{location.partition(':')[0]}: can be read only through Spark's file systems"
+            "it can be read only through Spark's file systems"
         )
-    unquoted = unquote(str(folder))
-    is_quoted = not os.path.exists(folder) and os.path.exists(unquoted)  # noqa: PTH110  (no error)
-    return LocalFolder(Path(unquoted) if is_quoted and _URL_SCHEME.match(location) else folder)
+    unquoted = unquote(str(path))
+    is_quoted = not os.path.exists(path) and os.path.exists(unquoted)  # noqa: PTH110  (no error)
+    return LocalFolder(Path(unquoted) if is_quoted and _URL_SCHEME.match(location) else path)
 
 
 def local_path(location: str) -> Path | None:
-    """Return a location's path, not decoded, as Hadoop parses it; None if it is not local."""
+    """Return a location's path, not percent-decoded (as in Hadoop); None if it is not local."""
     if not _URL_SCHEME.match(location):
         return Path(location)
     local_match = _LOCAL_URL.match(location)
@@ -114,7 +114,7 @@ def local_path(location: str) -> Path | None:
 
 
 def find_checkpoints(folder: Folder) -> tuple[list[str], bool]:
-    """Return the paths of the checkpoints in a folder, and whether the search was complete."""
+    """Return the checkpoints' paths relative to a folder, and whether the search was complete."""
     checkpoints: list[str] = []
     entries_left = _MAX_ENTRIES
     parents = [""]
@@ -135,15 +135,15 @@ def describe_missing_checkpoint(folder: Folder) -> str:
     paths, _ = find_checkpoints(folder)
     if not paths:
         return (
-            f"{problem}: it has neither 'metadata' nor 'offsets'; give the query's "
+            f"{problem}: it has neither 'metadata' nor a batch in 'offsets'; give the query's "
             "checkpointLocation"
         )
-    root = folder.name.rstrip("/")
-    listed_paths = ", ".join(f"{root}/{path}" for path in paths[:_MAX_LISTED_PATHS])
+    parent = folder.name.rstrip("/")
+    listed_paths = ", ".join(f"{parent}/{path}" for path in paths[:_MAX_LISTED_PATHS])
     if len(paths) == 1:
         return f"{problem}, but contains the checkpoint of a query: give {listed_paths}"
     listed_paths += ", …" if len(paths) > _MAX_LISTED_PATHS else ""
-    return f"{problem}, but contains those of {len(paths)} queries: give one of {listed_paths}"
+    return f"{problem}, but contains {len(paths)} checkpoints: give one of {listed_paths}"
 
 
 def _list_entries(folder: Folder, path: str) -> list[str]:

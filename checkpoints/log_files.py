@@ -48,7 +48,7 @@ class LoggedBatch:
 
 
 def read_query_id(folder: Folder) -> str | None:
-    """Return the query's id; None without `metadata`. Raise CheckpointError if it has no id."""
+    """Return the query's id; None without `metadata`; raise CheckpointError if that has no id."""
     raw = folder.read("metadata")
     if raw is None:
         return None
@@ -68,20 +68,20 @@ def read_batch(folder: Folder, number: int, committed: bool) -> LoggedBatch | No
     raw = folder.read(f"offsets/{number}")
     if raw is None:
         return None
-    log_name = f"checkpoint {folder.name!r}: 'offsets/{number}'"
+    file_name = f"checkpoint {folder.name!r}: 'offsets/{number}'"
     lines = raw.decode("utf-8", "replace").splitlines()
-    version = _parse_version(lines[0] if lines else "", OFFSETS_VERSION, log_name)
+    version = _parse_version(lines[0] if lines else "", OFFSETS_VERSION, file_name)
     if len(lines) < 2:
-        raise CheckpointError(f"{log_name} is truncated: restore it from a copy of the checkpoint")
+        raise CheckpointError(f"{file_name} is truncated: restore it from a copy of the checkpoint")
     metadata = _parse_json(lines[1]) if lines[1].strip() else {}
     if not isinstance(metadata, dict):
-        raise CheckpointError(f"{log_name} has no JSON object in its second line")
+        raise CheckpointError(f"{file_name} has no JSON object in its second line")
     ends: dict[str, KafkaOffsets] = {}
     for index, line in enumerate(lines[2:]):
         source, colon, text = line.partition(":") if version > 1 else (str(index), ":", line)
         if not colon:
-            raise CheckpointError(f"{log_name} has a source without an offset in line {index + 3}")
-        problem = f"{log_name} is damaged in line {index + 3}"
+            raise CheckpointError(f"{file_name} has a source without an offset in line {index + 3}")
+        problem = f"{file_name} is damaged in line {index + 3}"
         value = _parse_json(text)  # None for "-", a source without an offset
         if value is None and text.startswith("{"):
             raise CheckpointError(f"{problem}: it is truncated")
@@ -95,6 +95,7 @@ def read_source_start(folder: Folder, source: str) -> KafkaOffsets | None:
     """Return a Kafka source's start offsets; None for another source, or without a file.
 
     They are empty if no topic matched the pattern yet, or if another source stored an empty object.
+    Raises CheckpointError if the file is damaged or too new.
     """
     raw = folder.read(f"sources/{source}/0")
     if raw is None:
@@ -127,7 +128,7 @@ def read_states(folder: Folder, source: str, warnings: list[str]) -> tuple[Stick
 
 
 def parse_kafka_offsets(value: Any) -> KafkaOffsets | None:
-    """Return `{topic: {partition: offset}}`, or None for an offset of another kind of source."""
+    """Return the value as `{topic: {partition: offset}}`; None if empty or not of that form."""
     if not isinstance(value, dict) or not value:
         return None
     for partitions in value.values():
@@ -140,7 +141,7 @@ def parse_kafka_offsets(value: Any) -> KafkaOffsets | None:
 
 
 def _parse_valid_offsets(value: Any, problem: str) -> KafkaOffsets | None:
-    """Return a Kafka source's offsets; raise CheckpointError for values impossible in Kafka."""
+    """Return a Kafka source's offsets, None for others; raise CheckpointError if out of range."""
     offsets = parse_kafka_offsets(value)
     for topic, partitions in (offsets or {}).items():
         for number, offset in partitions.items():

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from checkpoints.folders import (
-    DEAD_LETTER,
+    DEAD_LETTER_PREFIX,
     CheckpointError,
     Folder,
     NoCheckpointError,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from checkpoints.sticky_state import StickyState
 
-#: `[from, until)` by source, topic and partition.
+#: `(begin, end)`, of which `end` is not read, by source, topic, and partition.
 KafkaRanges = dict[str, dict[str, dict[int, tuple[int, int]]]]
 
 
@@ -44,7 +44,7 @@ class Checkpoint:
     batches: tuple[LoggedBatch, ...]
     #: Start offsets by Kafka source; a source whose `sources/<n>/0` is gone is omitted.
     begins: dict[str, KafkaOffsets]
-    #: The planner's readable states by source, the oldest first.
+    #: The planner's readable states, oldest first, of each source in `begins` that has any.
     kept_states: dict[str, tuple[StickyState, ...]] = field(default_factory=dict)
     #: One line for each skipped state file, with the reason.
     warnings: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class Checkpoint:
         return next((batch for batch in reversed(self.batches) if batch.committed), None)
 
     def ends_of(self, source: str, last_batch: LoggedBatch | None) -> KafkaOffsets:
-        """Return a source's end offsets after a batch; its start offsets if None or unknown."""
+        """Return a source's newest end offsets up to a batch; without any, its start offsets."""
         for batch in reversed(self.batches if last_batch else ()):
             if last_batch and batch.batch_id <= last_batch.batch_id and source in batch.ends:
                 return batch.ends[source]
@@ -111,29 +111,30 @@ class LastBatches:
 
 
 def read_last_batches(folder: Folder) -> LastBatches:
-    """Return a query's progress; raise CheckpointError if a file cannot be read."""
+    """Return a query's progress; raise CheckpointError if a file is unreadable or damaged."""
     with _convert_os_errors(folder):
         commits = list_batches(folder, "commits")
         planned_ids = list_batches(folder, "offsets")
         last_id = planned_ids[-1] if planned_ids else None
-        batch = None if last_id is None else read_batch(folder, last_id, last_id in commits)
-        new_sources = set(folder.names("sources")) - set(batch.ends if batch else ())
+        planned = None if last_id is None else read_batch(folder, last_id, last_id in commits)
+        new_sources = set(folder.names("sources")) - set(planned.ends if planned else ())
         begins = {
             s: begin for s in new_sources if (begin := read_source_start(folder, s)) is not None
         }
-        last_completed = commits[-1] if commits else None
-        return LastBatches(read_query_id(folder), batch, last_completed, begins)
+        completed = commits[-1] if commits else None
+        return LastBatches(read_query_id(folder), planned, completed, begins)
 
 
 def read_position(folder: Folder) -> tuple[dict[str, KafkaOffsets], dict[str, KafkaOffsets]]:
     """Return the Kafka sources' offsets after the completed batches, and after the planned one."""
-    last = read_last_batches(folder)
-    if last.planned is None or last.planned.committed:
-        return last.ends, last.ends
+    progress = read_last_batches(folder)
+    if progress.planned is None or progress.planned.committed:
+        return progress.ends, progress.ends
     with _convert_os_errors(folder):
-        completed = None if last.completed is None else read_batch(folder, last.completed, True)
+        batch_id = progress.completed
+        completed = None if batch_id is None else read_batch(folder, batch_id, True)
         begins = {s: read_source_start(folder, s) or {} for s in folder.names("sources")}
-    return {**begins, **(completed.ends if completed else {})}, last.ends
+    return {**begins, **(completed.ends if completed else {})}, progress.ends
 
 
 def read_checkpoint_folder(folder: Folder) -> Checkpoint:
@@ -149,28 +150,28 @@ def read_checkpoint_folder(folder: Folder) -> Checkpoint:
         planned_ids = list_batches(folder, "offsets")
         if query_id is None and not planned_ids:
             paths, is_complete_list = find_checkpoints(folder)
-            sinks = [path for path in paths if not path.split("/")[-1].startswith(DEAD_LETTER)]
-            choices = sinks or paths
-            if len(choices) == 1 and is_complete_list:
-                return read_checkpoint_folder(folder.below(choices[0]))
+            sink_paths = [p for p in paths if not p.split("/")[-1].startswith(DEAD_LETTER_PREFIX)]
+            candidates = sink_paths or paths
+            if len(candidates) == 1 and is_complete_list:
+                return read_checkpoint_folder(folder.below(candidates[0]))
             raise NoCheckpointError(describe_missing_checkpoint(folder))
         commits = frozenset(list_batches(folder, "commits"))
-        batches = [
+        batches = tuple(
             batch for n in planned_ids if (batch := read_batch(folder, n, n in commits)) is not None
-        ]
-        starts = {source: read_source_start(folder, source) for source in folder.names("sources")}
+        )
+        all_begins = {s: read_source_start(folder, s) for s in folder.names("sources")}
         begins = {
             source: begin
-            for source, begin in starts.items()
+            for source, begin in all_begins.items()
             if begin or (begin is not None and any(source in batch.ends for batch in batches))
         }
-        kept = {s: history for s, history in states.items() if history and s in begins}
+        kept_states = {s: history for s, history in states.items() if history and s in begins}
     if not begins and not any(batch.ends for batch in batches):
         raise NoCheckpointError(
             f"checkpoint {folder.name!r} has no Kafka source with offsets: no batch was planned "
             "yet, or the query reads other sources"
         )
-    return Checkpoint(folder.name, query_id, tuple(batches), begins, kept, tuple(warnings), commits)
+    return Checkpoint(folder.name, query_id, batches, begins, kept_states, tuple(warnings), commits)
 
 
 class BatchRangeReader:
@@ -203,7 +204,7 @@ class BatchRangeReader:
 def ranges_between(
     starts: Mapping[str, KafkaOffsets], ends: Mapping[str, KafkaOffsets]
 ) -> KafkaRanges:
-    """Return the ranges between two sets of offsets, by source, without empty ranges.
+    """Return the ranges between two sets of offsets, by source, except empty ones.
 
     A new partition starts at 0, even if Spark starts later because its first records are deleted.
 

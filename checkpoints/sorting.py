@@ -15,10 +15,10 @@ def stable_order(numbers: NDArray[np.integer]) -> NDArray[np.intp]:
 
     It sorts by 16 bits at a time, lowest bits first: NumPy has a radix sort for 16-bit integers.
     """
-    largest = int(numbers.max(initial=0))
+    max_number = int(numbers.max(initial=0))
     order = np.argsort(numbers.astype(np.uint16), kind="stable")
     shift = 16
-    while largest >> shift:
+    while max_number >> shift:
         digits = (numbers >> shift).astype(np.uint16)
         order = order[np.argsort(digits[order], kind="stable")]
         shift += 16

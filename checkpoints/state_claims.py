@@ -1,4 +1,4 @@
-"""Encode the claims in the planner's state as Kafka's sticky user data (KIP-341, version 1).
+"""Convert the claims in the planner's state to and from Kafka's user data (KIP-341, version 1).
 
 The bytes are the same as those of `checkpoints.user_data`; a test compares them. This code handles
 all members at once, because 100,000 partitions must take only a fraction of a second.
@@ -28,12 +28,12 @@ def encode_claims(state: StickyState) -> tuple[list[int], bytes]:
     changes = np.flatnonzero((member[1:] != member[:-1]) | (topic[1:] != topic[:-1])) + 1
     begins = [0, *changes.tolist()] if len(order) else []
     ends = [*begins[1:], len(order)]
-    names = [_encode_kafka_string(name) for name in state.topics]
+    encoded_names = [_encode_kafka_string(name) for name in state.topics]
     blocks: list[list[bytes]] = [[] for _ in range(state.members)]  # by member, a block per topic
-    owners, topics = member[begins].tolist(), topic[begins].tolist()
-    for owner, code, begin, end in zip(owners, topics, begins, ends, strict=False):
+    owners, topic_indices = member[begins].tolist(), topic[begins].tolist()
+    for owner, index, begin, end in zip(owners, topic_indices, begins, ends, strict=False):
         count = (end - begin).to_bytes(4, "big")
-        blocks[owner].append(b"".join((names[code], count, numbers[4 * begin : 4 * end])))
+        blocks[owner].append(b"".join((encoded_names[index], count, numbers[4 * begin : 4 * end])))
     generation = state.generation.to_bytes(4, "big")
     claims = [b"".join((len(parts).to_bytes(4, "big"), *parts, generation)) for parts in blocks]
     return [*map(len, claims)], b"".join(claims)
@@ -46,11 +46,11 @@ def decode_claims(
     topic: NDArray[np.int64],
     partition: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Return the owner of each partition, -1 for none; raise StateError if the data is corrupt."""
-    code_of_name = {_encode_kafka_string(name): i << 32 for i, name in enumerate(topics)}
+    """Return each partition's owner, -1 for none; raise ValueError or KeyError for corrupt data."""
+    topic_code_by_name = {_encode_kafka_string(name): i << 32 for i, name in enumerate(topics)}
     parse_int = int.from_bytes
     blocks: list[bytes] = []  # partition numbers, a block for each topic of each member
-    codes: list[int] = []
+    topic_codes: list[int] = []
     owners: list[int] = []
     counts: list[int] = []
     offset = 0
@@ -61,7 +61,7 @@ def decode_claims(
         for _ in range(count):
             name_end = offset + 2 + parse_int(user_data[offset : offset + 2], "big")
             partition_count = parse_int(user_data[name_end : name_end + 4], "big")
-            codes.append(code_of_name[user_data[offset:name_end]])
+            topic_codes.append(topic_code_by_name[user_data[offset:name_end]])
             owners.append(member)
             counts.append(partition_count)
             offset = name_end + 4 + 4 * partition_count
@@ -74,16 +74,16 @@ def decode_claims(
     owner = np.full(len(topic), -1, np.int64)
     if not len(topic) or not blocks:
         return owner
-    sorted_codes = (topic << 32) + partition
-    if (np.diff(sorted_codes) <= 0).any():
+    partition_codes = (topic << 32) + partition
+    if (np.diff(partition_codes) <= 0).any():
         raise StateError("the state is corrupt: its partitions are not in order")
-    claimed_codes = np.frombuffer(b"".join(blocks), ">i4") + np.repeat(codes, counts)
-    row = np.minimum(np.searchsorted(sorted_codes, claimed_codes), len(sorted_codes) - 1)
-    is_listed = sorted_codes[row] == claimed_codes
+    claimed_codes = np.frombuffer(b"".join(blocks), ">i4") + np.repeat(topic_codes, counts)
+    row = np.minimum(np.searchsorted(partition_codes, claimed_codes), len(partition_codes) - 1)
+    is_listed = partition_codes[row] == claimed_codes
     owner[row[is_listed]] = np.repeat(owners, counts)[is_listed]
     return owner
 
 
 def _encode_kafka_string(text: str) -> bytes:
-    encoded = text.encode("utf-8", "surrogatepass")
-    return len(encoded).to_bytes(2, "big") + encoded
+    utf8_bytes = text.encode("utf-8", "surrogatepass")
+    return len(utf8_bytes).to_bytes(2, "big") + utf8_bytes

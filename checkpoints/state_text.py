@@ -1,7 +1,7 @@
 """Encode the planner's state as the text that is stored in the checkpoint.
 
 Format (opaque to Java): base64 of magic, version, CRC-32 and a zlib stream. The stream has a JSON
-header (generation, topics, members with hosts and slowness, common costs), the members' claims as
+header (generation, topics, executors with hosts and slowness, common costs), members' claims as
 Kafka's sticky user data (KIP-341, version 1), and one column for each field of the partitions.
 Columns are fast: encoding 100,000 partitions takes only a fraction of a second.
 """
@@ -37,7 +37,7 @@ VERSION = 3
 #: The oldest version that can be read.
 _OLDEST_VERSION = 2
 _ENVELOPE = struct.Struct(">3sBI")
-#: Maximum size of a decoded state, above any real size, so that a forged one cannot fill memory.
+#: Maximum size of a decompressed state, above any real one; so a forged one cannot fill memory.
 _MAX_BYTES = 64 * 1024 * 1024
 #: Exclusive bound on the absolute value of a plausible logarithm, error, share, or weight.
 _MAX_STATISTIC = 50.0
@@ -47,14 +47,14 @@ _INTEGER_TYPES = {"topic": "<i4", "partition": "<i4", "position": "<i8", "seen":
 _FLOAT_STEPS = {"cost": 64, "last_cost": 16, "evidence": 256, "bytes": 64, "density": 1024}
 #: Columns in stored order, with their type and unit.
 _COLUMNS: tuple[tuple[str, str, float], ...] = (
-    *((name, kind, 1) for name, kind in _INTEGER_TYPES.items()),
+    *((name, dtype, 1) for name, dtype in _INTEGER_TYPES.items()),
     *((name, "<i2", 1 / steps) for name, steps in _FLOAT_STEPS.items()),
 )
-#: Largest plausible seconds, precision, or product of seconds and records.
+#: Exclusive bound on plausible seconds, evidence, or products of seconds and records.
 _MAX_PRODUCT = 1e100
 #: Smallest plausible noise; the planner's own lower bound is above it.
 _MIN_NOISE = 0.01
-#: Represents NaN in an integer column.
+#: Represents NaN in a stored float column.
 _UNKNOWN = -(2**15)
 _IMPOSSIBLE_COSTS = "the state is corrupt: it has impossible costs"
 
@@ -65,7 +65,7 @@ _CORRUPTION_ERRORS = (*_VALUE_ERRORS, MemoryError, RecursionError, struct.error)
 
 def encode(state: StickyState) -> str:
     """Encode a state as text for `decode`."""
-    lengths, claims = encode_claims(state)
+    user_data_lengths, user_data = encode_claims(state)
     paces = np.round(np.array([*state.paces.values()], np.float64), 2)
     header = orjson.dumps(
         {
@@ -76,15 +76,15 @@ def encode(state: StickyState) -> str:
             "paces": dict(zip(state.paces, paces.tolist(), strict=True)),
             "common": _round_common(state.common),
             "partitions": len(state.topic),
-            "claims": lengths,
+            "claims": user_data_lengths,
             "calm": state.calm,
             "hold": state.hold,
             **_pack_tail(state),
         },
         option=orjson.OPT_SORT_KEYS,
     )
-    columns = [_pack_column(getattr(state, name), kind, unit) for name, kind, unit in _COLUMNS]
-    body = b"".join((len(header).to_bytes(4, "big"), header, claims, *columns))
+    columns = [_pack_column(getattr(state, name), dtype, unit) for name, dtype, unit in _COLUMNS]
+    body = b"".join((len(header).to_bytes(4, "big"), header, user_data, *columns))
     packed = zlib.compress(body, 1)
     envelope = _ENVELOPE.pack(MAGIC, VERSION, zlib.crc32(packed))
     return base64.b64encode(envelope + packed).decode()
@@ -112,21 +112,21 @@ def _parse_tail(header: dict[str, Any], count: int) -> tuple[tuple[float, ...], 
     return spreads, np.unpackbits(packed, count=count).astype(np.bool_)
 
 
-def _pack_column(column: NDArray[Any], kind: str, unit: float) -> bytes:
+def _pack_column(column: NDArray[Any], dtype: str, unit: float) -> bytes:
     """Return the first bytes of all cells, then all second bytes, and so on, to compress well."""
     codes = column
     if column.dtype.kind == "f":
         units = np.clip(np.rint(column / unit), 1 - 2**15, 2**15 - 1)
         codes = np.where(np.isnan(column), _UNKNOWN, units)
-    cells = np.ascontiguousarray(codes, dtype=kind)
+    cells = np.ascontiguousarray(codes, dtype=dtype)
     planes: NDArray[np.uint8] = cells.view(np.uint8).reshape(len(cells), cells.itemsize).T
     return planes.tobytes()
 
 
-def _unpack_column(body: bytes, offset: int, count: int, kind: str, unit: float) -> NDArray[Any]:
-    size = np.dtype(kind).itemsize
-    planes = np.frombuffer(body, np.uint8, count * size, offset).reshape(size, count)
-    cells = np.ascontiguousarray(planes.T).view(kind)[:, 0]
+def _unpack_column(body: bytes, offset: int, count: int, dtype: str, unit: float) -> NDArray[Any]:
+    cell_bytes = np.dtype(dtype).itemsize
+    planes = np.frombuffer(body, np.uint8, count * cell_bytes, offset).reshape(cell_bytes, count)
+    cells = np.ascontiguousarray(planes.T).view(dtype)[:, 0]
     if unit == 1:
         return cells.astype(np.int64)
     return np.where(cells == _UNKNOWN, np.nan, cells * unit)
@@ -151,7 +151,7 @@ def decode(text: str) -> StickyState:
 
 
 def decode_or_empty(text: str | None) -> tuple[StickyState, str | None]:
-    """Decode a state; return an empty state and the reason if the text is unusable."""
+    """Return the state in the text, or else an empty one; also return why a text is unusable."""
     try:
         return (decode(text) if text else StickyState.empty()), None
     except StateError as error:
@@ -187,30 +187,29 @@ def _decompress(text: str) -> tuple[int, bytes]:
 
 
 def _parse_body(version: int, body: bytes) -> StickyState:
-    length = int.from_bytes(body[:4], "big")
-    header = orjson.loads(body[4 : 4 + length])
-    offset = 4 + length
-    lengths = [int(size) for size in header["claims"]]
-    if min(lengths, default=8) < 8:
+    header_end = 4 + int.from_bytes(body[:4], "big")
+    header = orjson.loads(body[4:header_end])
+    user_data_lengths = [int(length) for length in header["claims"]]
+    if min(user_data_lengths, default=8) < 8:
         raise StateError("the state is corrupt: a claim is too short")
-    claims = body[offset : offset + sum(lengths)]
-    offset += sum(lengths)
+    offset = header_end + sum(user_data_lengths)
+    user_data = body[header_end:offset]
     count = int(header["partitions"])
-    row_size = sum(np.dtype(kind).itemsize for _, kind, _ in _COLUMNS)
-    if count < 0 or offset + count * row_size != len(body):  # check before allocating
+    row_bytes = sum(np.dtype(dtype).itemsize for _, dtype, _ in _COLUMNS)
+    if count < 0 or offset + count * row_bytes != len(body):  # check before allocating
         raise StateError("the state is corrupt: it has the wrong length")
     columns: dict[str, Any] = {}
-    for name, kind, unit in _COLUMNS:
-        columns[name] = _unpack_column(body, offset, count, kind, unit)
-        offset += np.dtype(kind).itemsize * count
+    for name, dtype, unit in _COLUMNS:
+        columns[name] = _unpack_column(body, offset, count, dtype, unit)
+        offset += np.dtype(dtype).itemsize * count
     topics = tuple(str(t) for t in header["topics"])
     if count and not 0 <= columns["topic"].min() <= columns["topic"].max() < len(topics):
         raise StateError("the state is corrupt: it has a topic index without a topic")
     readers = tuple(StoredExecutor(str(e), str(h), int(s)) for e, h, s in header["readers"])
-    if len(lengths) != sum(reader.slots for reader in readers) or any(
+    if len(user_data_lengths) != sum(reader.slots for reader in readers) or any(
         reader.slots < 1 for reader in readers
     ):
-        raise StateError("the state is corrupt: claims and members differ in number")
+        raise StateError("the state is corrupt: claims do not match the executors' slots")
     if count and (columns["partition"].min() < 0 or len(set(topics)) < len(topics)):
         raise StateError("the state is corrupt: it has impossible partitions")
     for name in ("cost", "last_cost", "evidence", "bytes", "density"):
@@ -222,7 +221,7 @@ def _parse_body(version: int, body: bytes) -> StickyState:
         header |= {"paces": {}, "common": [None, 0, 0.2, 0, [], 0]}
         columns |= dict.fromkeys(("cost", "last_cost", "evidence"), np.full(count, np.nan))
     columns["member"] = decode_claims(
-        lengths, claims, topics, columns["topic"], columns["partition"]
+        user_data_lengths, user_data, topics, columns["topic"], columns["partition"]
     )
     spreads, columns["in_tail"] = _parse_tail(header, count)
     for column in columns.values():
@@ -265,9 +264,9 @@ def _parse_common(header: list[Any]) -> Common:
     level = math.nan if level is None else _check_statistic(level)
     noise, noise_batches, fit_batches = map(_check_statistic, (noise, noise_batches, fit_batches))
     common = Common(level, float(fixed), noise, noise_batches, tuple(map(float, fit)), fit_batches)
-    smallest = min(fixed, noise_batches, fit_batches, *fit)
-    largest = max(fixed, *fit, 0.0)
-    is_possible = smallest >= 0 and noise >= _MIN_NOISE and largest < _MAX_PRODUCT
+    min_value = min(fixed, noise_batches, fit_batches, *fit)
+    max_value = max(fixed, *fit, 0.0)
+    is_possible = min_value >= 0 and noise >= _MIN_NOISE and max_value < _MAX_PRODUCT
     if not is_possible or len(fit) not in {0, 9}:
         raise StateError(_IMPOSSIBLE_COSTS)
     return common

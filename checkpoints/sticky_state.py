@@ -34,7 +34,7 @@ class StoredExecutor(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """An executor's slowness, with the same statistics as a partition's cost."""
+    """An executor's learned slowness, with its last sample and its evidence."""
 
     #: Smoothed log of the executor's seconds divided by a typical executor's; 0 is typical.
     slowness: float = 0.0
@@ -49,7 +49,7 @@ class Common(NamedTuple):
 
     #: Logarithm of the seconds per record of a typical partition; NaN until seconds are reported.
     level: float = math.nan
-    #: Seconds of a range in addition to its records.
+    #: Seconds that a range takes in addition to those of its records.
     fixed: float = 0.0
     #: Standard deviation of a long report's log(cost) from its partition's mean.
     noise: float = 0.2
@@ -67,7 +67,7 @@ class StickyState:
 
     #: Increases with each change of members or partitions.
     generation: int
-    #: Batches planned so far.
+    #: Number of batches planned so far.
     batches: int
     #: Executors, sorted by id. Their slots, in this order, are the numbered members.
     readers: tuple[StoredExecutor, ...]
@@ -94,13 +94,13 @@ class StickyState:
     bytes: NDArray[np.float64]
     #: Smoothed number of records per offset; NaN if unknown.
     density: NDArray[np.float64]
-    #: Consecutive batches with far too many executors; if negative, with requests for more of them.
+    #: Number of consecutive calm batches (see `planner.demand`), or minus that of requesting ones.
     calm: int = 0
     #: Number of batches without data after which a partition is dropped.
     hold: int = MIN_HOLD
     #: Standard deviations of log(seconds / predicted seconds) in the last batches.
     spreads: tuple[float, ...] = ()
-    #: Whether only tail tasks read the partition in the last batch.
+    #: Whether, in the last batch, only tail tasks read the partition.
     in_tail: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
 
     @property
@@ -109,7 +109,7 @@ class StickyState:
         return sum(reader.slots for reader in self.readers)
 
     def last_executors(self) -> dict[tuple[str, int], StoredExecutor]:
-        """Return the executor that last read each partition; empty in local mode."""
+        """Return each partition's last reader, if any, by topic and number; {} in local mode."""
         executor_of_member = [executor for executor in self.readers for _ in range(executor.slots)]
         columns = (self.topic.tolist(), self.partition.tolist(), self.member.tolist())
         return {

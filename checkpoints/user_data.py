@@ -1,4 +1,4 @@
-"""Encode and decode Kafka's user data: sticky claims (KIP-341), generations and priorities.
+"""Encode and decode user data: sticky claims (KIP-341), capacities, generations, priorities.
 
 All integers are big-endian. Version 0 is an array of topics (INT32 count; each an INT16 length,
 UTF-8 bytes and an array of INT32 partitions); version 1 adds the generation, an INT32. The bytes
@@ -54,9 +54,7 @@ def encode_claim(owned: Mapping[str, Iterable[int]], generation: int | None) -> 
     for topic in sorted(topics):
         name, partitions = topic.encode(), topics[topic]
         if len(name) > 32_767:
-            raise UserDataError(
-                f"topic {topic[:20]!r}… has {len(name)} bytes: a name has at most 32767"
-            )
+            raise UserDataError(f"topic {topic[:20]!r}… has {len(name)} bytes: the limit is 32767")
         parts.append(struct.pack(f">h{len(name)}si", len(name), name, len(partitions)))
         if partitions and not 0 <= partitions[0] <= partitions[-1] <= _INT32_MAX:
             raise UserDataError(
@@ -70,11 +68,11 @@ def encode_claim(owned: Mapping[str, Iterable[int]], generation: int | None) -> 
 
 
 def decode_claim(data: bytes | None) -> Claim:
-    """Return the claim in user data, with generation -1 for version 0; empty if it is invalid."""
+    """Return the claim in user data, empty if missing or invalid; version 0 has generation -1."""
     if not data:
         return Claim()
     try:
-        owned, position = _read_topics(data)
+        owned, position = _parse_topics(data)
     except _MalformedError:
         return Claim()
     if len(data) - position < 4:
@@ -83,13 +81,13 @@ def decode_claim(data: bytes | None) -> Claim:
 
 
 def holds_claim(data: bytes) -> bool:
-    """Return whether the bytes are a claim of any version.
+    """Return whether the bytes begin with a claim of any version.
 
     >>> holds_claim(encode_claim({}, 5)), holds_claim(b"another format")
     (True, False)
     """
     try:
-        _read_topics(data)
+        _parse_topics(data)
     except _MalformedError:
         return False
     return True
@@ -105,9 +103,9 @@ def append_capacity(claim: bytes | None, capacity: float) -> bytes:
 
 
 def decode_capacity(data: bytes) -> float:
-    """Read the capacity that follows a claim of version 1; 1 if there is no valid one."""
+    """Return the capacity that follows a claim of version 1; 1 if there is no valid one."""
     try:
-        _, position = _read_topics(data)
+        _, position = _parse_topics(data)
     except _MalformedError:
         return 1.0
     if len(data) != position + 4 + _CAPACITY.size:
@@ -133,7 +131,7 @@ def encode_priority(priority: int) -> bytes:
 
 
 def decode_priority(data: bytes | None) -> int | None:
-    """Return the priority in the failover assignor's user data, or None below 4 bytes."""
+    """Return the priority in the failover assignor's user data, or None if missing or too short."""
     if data is None or len(data) < 4:
         return None
     priority: int = struct.unpack_from(">i", data)[0]
@@ -146,9 +144,9 @@ def _pack_int32(name: str, value: int) -> bytes:
     return struct.pack(">i", value)
 
 
-def _read_topics(data: bytes) -> tuple[dict[str, tuple[int, ...]], int]:
+def _parse_topics(data: bytes) -> tuple[dict[str, tuple[int, ...]], int]:
     """Return the claimed partitions by topic, and the position after them."""
-    topic_count, position = _read_count(data, 0, _SMALLEST_TOPIC_BYTES)
+    topic_count, position = _parse_count(data, 0, _SMALLEST_TOPIC_BYTES)
     by_topic: dict[str, list[tuple[int, ...]]] = {}  # a topic may occur twice
     for _ in range(topic_count):
         if len(data) - position < 2:
@@ -161,7 +159,7 @@ def _read_topics(data: bytes) -> tuple[dict[str, tuple[int, ...]], int]:
             topic = data[position : position + name_bytes].decode()
         except UnicodeDecodeError as error:
             raise _MalformedError from error
-        count, position = _read_count(data, position + name_bytes, 4)
+        count, position = _parse_count(data, position + name_bytes, 4)
         partitions = struct.unpack_from(f">{count}i", data, position)
         position += 4 * count
         if min(partitions, default=0) < 0:
@@ -171,7 +169,7 @@ def _read_topics(data: bytes) -> tuple[dict[str, tuple[int, ...]], int]:
     return owned, position
 
 
-def _read_count(data: bytes, position: int, min_item_bytes: int) -> tuple[int, int]:
+def _parse_count(data: bytes, position: int, min_item_bytes: int) -> tuple[int, int]:
     if len(data) - position < 4:
         raise _MalformedError
     count = struct.unpack_from(">i", data, position)[0]

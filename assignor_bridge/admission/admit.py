@@ -3,7 +3,7 @@
 Promises, in order:
 
 1. Each end is within the partition's unread offsets, and the batch has at least one offset.
-2. The batch never exceeds Spark's record limit.
+2. The batch never exceeds Spark's limit of offsets.
 3. Each topic gets its floor, even if the batch exceeds its target time or bytes.
 4. No partition starves. Half of the budget after floors (at least one offset) is a reserve: it
    gives one offset each to the partitions that waited longest. So each partition is admitted
@@ -67,13 +67,13 @@ def admit(lag: Lag, limits: Limits, memory: Memory) -> Admission:
     weight = _compute_weights(lag, limits)
     if limits.fairness == "deadline":
         margin_share = compare_with_margin(lag, memory.times)
-        raised_offsets = raise_urgent_minimums(
+        raised_minimums = raise_urgent_minimums(
             min_offsets, max_offsets, weight, budgets, order, margin_share=margin_share
         )
-        min_offsets = _trim_to_limit(raised_offsets, min_offsets, limits.records)
+        min_offsets = _trim_to_limit(raised_minimums, min_offsets, limits.offsets)
     # 4. Share the remaining budgets.
     offsets, limited_by = fill(min_offsets, max_offsets, weight, budgets, order)
-    offsets = _trim_to_limit(offsets, min_offsets, limits.records)
+    offsets = _trim_to_limit(offsets, min_offsets, limits.offsets)
     if not offsets.any():  # the budgets are too small for one offset
         offsets[order[0]] = 1
     # 5. Count this batch for the partitions without offsets.
@@ -91,8 +91,8 @@ def remember_batch_time(memory: Memory, time: BatchTime) -> Memory:
 def _build_budgets(lag: Lag, limits: Limits, times: Sequence[BatchTime]) -> list[Budget]:
     ones = np.ones(len(lag.start))
     budgets = []
-    if limits.records is not None:
-        budgets.append(Budget("records", ones, float(min(limits.records, _MAX_OFFSETS))))
+    if limits.offsets is not None:
+        budgets.append(Budget("records", ones, float(min(limits.offsets, _MAX_OFFSETS))))
     if limits.bytes is not None:
         if np.isnan(lag.bytes_per_offset).any():  # no bytes are reported yet
             budgets.append(Budget("growth", ones, limit_growth(times, lag.slots)))
@@ -126,9 +126,9 @@ def _count_reserve(waiting_rows: Ints, floors: Ints, budgets: Sequence[Budget]) 
     """Return how many waiting partitions get one offset each from the reserve (at least 1)."""
     count = len(waiting_rows)
     for budget in budgets:
-        half_budget = (budget.amount - float(budget.cost @ floors)) / 2
+        reserve = (budget.amount - float(budget.cost @ floors)) / 2
         used_amounts = np.cumsum(budget.cost[waiting_rows])
-        count = min(count, int(np.searchsorted(used_amounts, half_budget, "right")))
+        count = min(count, int(np.searchsorted(used_amounts, reserve, "right")))
     return max(1, count)
 
 
@@ -142,7 +142,7 @@ def _share_floors(lag: Lag, limits: Limits, max_offsets: Ints, order: Ints) -> I
             budget = Budget("floor", ones, float(min(floor, _MAX_OFFSETS)))
             offsets, _ = fill(zeros, max_offsets[rows], ones, [budget], np.arange(len(rows)))
             floors[rows] = _trim_to_limit(offsets, zeros, floor)
-    return _trim_to_limit(floors, np.zeros_like(floors), limits.records and limits.records - 1)
+    return _trim_to_limit(floors, np.zeros_like(floors), limits.offsets and limits.offsets - 1)
 
 
 def _compute_weights(lag: Lag, limits: Limits) -> Floats:
@@ -152,7 +152,7 @@ def _compute_weights(lag: Lag, limits: Limits) -> Floats:
 
 
 def _trim_to_limit(offsets: Ints, min_offsets: Ints, limit: int | None) -> Ints:
-    """Reduce `offsets`, in place, to a sum of `limit`, largest additions to the minimums first."""
+    """Reduce `offsets` in place to at most `limit` in sum, those furthest above minimum first."""
     excess = 0 if limit is None else int(offsets.sum()) - limit
     for i in np.argsort(min_offsets - offsets, kind="stable").tolist() if excess > 0 else ():
         removed_offsets = min(excess, int(offsets[i] - min_offsets[i]))

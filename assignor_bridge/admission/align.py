@@ -6,8 +6,8 @@ after the horizon, and the batch ends there. Unknown times and times in the futu
 clock) are not used, so they neither hold other partitions back nor let them run ahead.
 
 Kafka searches the whole log. It may return a record that was already read (if records are out of
-order), or a next record with a time in the future; neither shows where to end. The partition then
-advances by one offset, and by twice as many in each later batch, until its time is at the horizon.
+order), or the next record if its time is in the future. Neither shows where to end. The partition
+then advances by one offset, and by twice as many in each later batch, until it is at the horizon.
 """
 
 from __future__ import annotations
@@ -95,13 +95,14 @@ def _flag_usable_times(times: RecordTimes, alignment: Alignment) -> Flags:
 def _advance_in_steps(
     lag: Lag, end: Ints, is_at_horizon: Flags, stamp_ms: Ints, steps: Mapping[tuple[str, int], int]
 ) -> AlignedEnds:
-    """Advance partitions without progress up to `end` in steps, unless they are at the horizon.
+    """Advance in steps the partitions that `end` would stop, unless they are at the horizon.
 
     If no partition would advance, the one with the lowest `stamp_ms` advances by one offset.
     """
     stays = end <= lag.start
     end[stays] = lag.start[stays]
-    names, next_steps = lag.names if stays.any() else [], {}
+    names = lag.names if stays.any() else []
+    next_steps: dict[tuple[str, int], int] = {}
     for i in np.flatnonzero(stays & ~is_at_horizon).tolist():
         step = steps.get(names[i], 1)
         end[i] += min(step, int(lag.size[i]))

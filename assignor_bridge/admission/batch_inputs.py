@@ -83,8 +83,8 @@ class RecordTimes(NamedTuple):
 class BatchTime(NamedTuple):
     """The size and duration of a completed batch."""
 
-    #: Number of offsets admitted.
-    records: float
+    #: Number of admitted offsets.
+    offsets: float
     #: Reading seconds per slot.
     reading_s: float
     #: Seconds from admission to completion, including the sink.
@@ -93,7 +93,7 @@ class BatchTime(NamedTuple):
 
 @dataclass(frozen=True)
 class Memory:
-    """State kept between admissions; it is not saved, and is rebuilt after a restart."""
+    """State kept between admissions; it is not saved, so it is empty after a restart."""
 
     #: Number of consecutive batches that admitted nothing from a partition with unread records.
     waited_batches: Mapping[tuple[str, int], int] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class Limits:
     """The limits of a batch (None: no limit), and how partitions share it."""
 
     #: Maximum offsets: Spark's `maxOffsetsPerTrigger`, or its rate limit for this source.
-    records: int | None = None
+    offsets: int | None = None
     bytes: int | None = None
     seconds: float | None = None
     fairness: Fairness = "proportional"

@@ -45,7 +45,7 @@ def compute_seconds_left(stamp_ms: Ints, retention_s: Floats, now_ms: int) -> Fl
 def compare_with_margin(lag: Lag, times: Sequence[BatchTime]) -> Floats:
     """Return each partition's time left as a share of its margin; below 1 it is urgent."""
     batch_s = float(np.median([time.seconds for time in times] or [0.0]))
-    offset_s = float(np.median([time.seconds / max(time.records, 1.0) for time in times] or [0.0]))
+    offset_s = float(np.median([time.seconds / max(time.offsets, 1.0) for time in times] or [0.0]))
     needed_s = _MARGIN_S + _MARGIN_BATCHES * batch_s + lag.size * offset_s / _URGENT_SHARE
     margin_s = np.minimum(needed_s, _MAX_SHARE_OF_RETENTION * lag.retention_s)
     return np.asarray(lag.seconds_left / np.maximum(margin_s, _MIN_MARGIN_S))
@@ -69,7 +69,8 @@ def raise_urgent_minimums(
     halvings = np.floor(np.log2(np.maximum(margin_share[urgent_rows], 0.5**_MAX_HALVINGS)))
     for halving in np.unique(halvings).tolist():
         rows = urgent_rows[halvings == halving]
-        remaining_budgets, minimums = [], min_offsets[rows]
+        minimums = min_offsets[rows]
+        remaining_budgets = []
         for name, cost, amount in budgets:
             used_amount = float(cost @ min_offsets - cost[rows] @ minimums)
             remaining_budgets.append(Budget(name, cost[rows], amount - used_amount))

@@ -37,7 +37,7 @@ def limit_growth(times: Sequence[BatchTime], slots: float) -> int:
     >>> limit_growth((), 2.0)
     2000
     """
-    largest_offsets = max((time.records for time in times), default=0.0)
+    largest_offsets = max((time.offsets for time in times), default=0.0)
     return int(max(FIRST_OFFSETS * max(slots, 1.0), _MAX_GROWTH * largest_offsets))
 
 

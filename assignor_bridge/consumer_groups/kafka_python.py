@@ -98,7 +98,7 @@ class GroupAssignor(AbstractPartitionAssignor):
             # kafka-python 3.0.12 forgets a join for new metadata if `poll` ends before the join.
             consumer._coordinator.request_rejoin()
         strategy = self._strategy
-        group_members = tuple(map(self._read_member, members))
+        group_members = tuple(map(self._parse_member, members))
         topics = sorted(frozenset[str]().union(*(member.topics for member in group_members)))
         counts = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
         lags: Mapping[str, Mapping[int, float]] = {}
@@ -125,7 +125,7 @@ class GroupAssignor(AbstractPartitionAssignor):
         owned = _group_by_topic(assignment.partitions())
         self._member = self._strategy.on_assignment(self._member, owned, generation)
 
-    def _read_member(self, response_member: Any) -> Member:
+    def _parse_member(self, response_member: Any) -> Member:
         """Return a member of a JoinGroupResponse, with the claim and capacity that it sent."""
         strategy, subscription = self._strategy, response_member.metadata
         data = None if subscription.user_data is None else bytes(subscription.user_data)

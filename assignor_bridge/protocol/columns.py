@@ -80,18 +80,18 @@ def unpack_reports(reports: PackedReports) -> ReadReports:
 
 
 def unpack_times(request: AdmitBatch) -> RecordTimes:
-    """Return record times by topic and partition; raise OptionError if missing or incomplete."""
+    """Return times in order of topic and partition; raise OptionError if missing or incomplete."""
     times = request.times
     if times is None:
         raise OptionError("the request has no record times, but the options require them")
     (_, topic), partition, _, _ = unpack_ranges(request.ranges)
     order = np.lexsort((partition, topic))
     reader = _ColumnReader(times, "times", len(order))
-    stamp = reader.read_integers("stamp", 8)[order]
+    stamp_ms = reader.read_integers("stamp", 8)[order]
     if times.at is None:
-        return RecordTimes(times.now_ms, stamp)
+        return RecordTimes(times.now_ms, stamp_ms)
     first_offset = reader.read_integers("at", 8)[order]
-    return RecordTimes(times.now_ms, stamp, times.look_ups, times.asked_ms, first_offset)
+    return RecordTimes(times.now_ms, stamp_ms, times.look_ups, times.asked_ms, first_offset)
 
 
 def pack_tasks(planned_batch: PlannedBatch) -> PackedTasks:

@@ -3,7 +3,7 @@
 `Messages.java` has a record for each. Ranges, reports and tasks are sent as packed columns, because
 10,000 JSON objects take ten times as long to read. A column is base64 of little-endian numbers:
 `int64` for offsets and times, `float64` for all measurements of reports, even counts (NaN:
-unknown), and `int32` for all others.
+unknown), and for `tail_seconds`, and `int32` for all others.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class PackedTimes(Message, frozen=True):
 
     #: Current time by the driver's clock.
     now_ms: Int64
-    #: Timestamp of the first record of each range; -1: unknown.
+    #: Timestamp of the first record of each range (see `RecordTimes.stamp_ms`); -1: unknown.
     stamp: Column
     #: Number of look-ups in Kafka for this batch.
     look_ups: Natural = 0
@@ -171,7 +171,7 @@ class PackedTimes(Message, frozen=True):
 class AdmitBatch(BatchRequest, frozen=True, tag="admit"):
     """Request: limit the next batch; `ranges` go up to the last record that Spark may read."""
 
-    #: Spark's limit of offsets (see `Limits.records`); None if it has none.
+    #: Spark's limit of offsets (see `Limits.offsets`); None if it has none.
     most_records: Positive | None = None
     #: Whether the query stops at the end of these ranges.
     fixed_end: bool = False
@@ -243,7 +243,7 @@ _REQUEST_DECODER: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _ANSWER_ENCODER = msgspec.json.Encoder(enc_hook=lambda number: number.item())  # NumPy numbers
 
 
-def read_request(line: bytes) -> Request:
+def decode_request(line: bytes) -> Request:
     """Return the request in one line; raise OptionError with the path of an invalid field."""
     try:
         return _REQUEST_DECODER.decode(line)
@@ -254,7 +254,7 @@ def read_request(line: bytes) -> Request:
         ) from None
 
 
-def write_answer(answer: Answer) -> bytes:
+def encode_answer(answer: Answer) -> bytes:
     """Encode an answer as one line; if impossible (a lone surrogate), encode a `Failed` instead."""
     try:
         return _ANSWER_ENCODER.encode(answer) + b"\n"

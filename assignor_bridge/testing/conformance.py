@@ -40,7 +40,7 @@ _PARTITIONS = 200  # speed test: number of partitions in the smaller group
 _MEMBERS = 16  # speed test: number of members in both groups
 _SIZE_FACTOR = 4  # speed test: partitions in the larger group, relative to the smaller one
 #: An assignor that refuses each of this number of random groups is assumed to refuse all groups.
-_TRIED_GROUPS = 30
+_TRIED_GROUP_COUNT = 30
 _REBALANCES = 4  # number of rebalances of a group, with a change between two
 
 
@@ -89,9 +89,8 @@ class AssignorConformance:
             all_partitions = {(t, p) for t in group.subscribers for p in range(group.topics[t])}
             _require(set(owner) == all_partitions, "some subscribed partitions have no member")
             foreign_pairs = [tp for tp, member in owner.items() if tp[0] not in topics[member]]
-            _require(
-                not foreign_pairs, f"{foreign_pairs} went to members that do not subscribe to them"
-            )
+            problem = f"{foreign_pairs} went to members that do not subscribe to them"
+            _require(not foreign_pairs, problem)
 
         self._check_any_group(assignor, check)
 
@@ -125,12 +124,12 @@ class AssignorConformance:
         assignor = self._make_assignor()
 
         def check(group: Group, _: random.Random) -> None:
-            first = rebalance(assignor, group)[-1]
-            next_rounds = rebalance(assignor, first.after)
-            is_same = np.array_equal(next_rounds[0].assignment.owner, first.assignment.owner)
-            _require(is_same, f"moved: {first.assignment!r} became {next_rounds[0].assignment!r}")
-            is_same = dict(next_rounds[0].assignment.standbys) == dict(first.assignment.standbys)
-            _require(is_same, "standbys moved")
+            last_round = rebalance(assignor, group)[-1]
+            old_answer = last_round.assignment
+            new_answer = rebalance(assignor, last_round.after)[0].assignment
+            problem = f"moved: {old_answer!r} became {new_answer!r}"
+            _require(np.array_equal(new_answer.owner, old_answer.owner), problem)
+            _require(dict(new_answer.standbys) == dict(old_answer.standbys), "standbys moved")
 
         self._check_any_group(assignor, check)
 
@@ -140,11 +139,12 @@ class AssignorConformance:
 
         def check(group: Group, _: random.Random) -> None:
             assume(len(group.members) > 1)
-            first = rebalance(assignor, replace(group, partition_racks={}))[-1]
-            old_owners = _list_owners(first.assignment)
+            last_round = rebalance(assignor, replace(group, partition_racks={}))[-1]
+            old_owners = _list_owners(last_round.assignment)
             for leaver in group.ids:
-                others = tuple(m for m in first.after.members if m.id != leaver)
-                new_owners = _list_owners(_settle(assignor, replace(first.after, members=others)))
+                others = tuple(m for m in last_round.after.members if m.id != leaver)
+                remaining_group = replace(last_round.after, members=others)
+                new_owners = _list_owners(_settle(assignor, remaining_group))
                 moves = [tp for tp, m in old_owners.items() if m != leaver and new_owners[tp] != m]
                 _require(not moves, f"{leaver} left, and {moves} of other members moved")
 
@@ -155,11 +155,11 @@ class AssignorConformance:
         assignor = self._make_assignor_with_least_moves()
 
         def check(group: Group, _: random.Random) -> None:
-            first = rebalance(assignor, replace(group, partition_racks={}))[-1]
-            old_owners = _list_owners(first.assignment)
+            last_round = rebalance(assignor, replace(group, partition_racks={}))[-1]
+            old_owners = _list_owners(last_round.assignment)
             newcomer = Member("new", group.members[0].topics)
-            joined = replace(first.after, members=(*first.after.members, newcomer))
-            new_owners = _list_owners(_settle(assignor, joined))
+            new_group = replace(last_round.after, members=(*last_round.after.members, newcomer))
+            new_owners = _list_owners(_settle(assignor, new_group))
             moves = [tp for tp, m in old_owners.items() if new_owners[tp] not in (m, "new")]
             _require(not moves, f"a member joined, and {moves} moved to other members")
 
@@ -187,9 +187,8 @@ class AssignorConformance:
         path = getattr(sys.modules.get(case.__module__), "__file__", None)
         if path is None or "." in case.__qualname__:
             pytest.skip("a new process can import only top-level classes of a module")
-        one, other = (
-            answers[case.__qualname__] for answers in collect_answers(case.__module__, path)
-        )
+        answers_by_class = collect_answers(case.__module__, path)
+        one, other = (answers[case.__qualname__] for answers in answers_by_class)
         for first, second in zip(one, other, strict=False):
             if first != second:
                 raise AssertionError(
@@ -202,16 +201,15 @@ class AssignorConformance:
         if not self.racks:
             pytest.skip("`racks` is not promised")
         assignor = self._make_assignor()
-
-        counts = {"racks": st.integers(2, 4), "members": st.integers(1, 3)}
+        counts = {"rack_count": st.integers(2, 4), "rack_size": st.integers(1, 3)}
 
         @self.trials
-        @given(**counts, share=st.integers(1, 4), rng=st.randoms(use_true_random=False))
-        def run_trial(racks: int, members: int, share: int, rng: random.Random) -> None:
-            names = [f"r{n}" for n in range(racks)]
-            partition_racks = names * (members * share)
+        @given(**counts, quota=st.integers(1, 4), rng=st.randoms(use_true_random=False))
+        def run_trial(rack_count: int, rack_size: int, quota: int, rng: random.Random) -> None:
+            names = [f"r{n}" for n in range(rack_count)]
+            partition_racks = names * (rack_size * quota)
             rng.shuffle(partition_racks)
-            own_racks = names * members
+            own_racks = names * rack_size
             rng.shuffle(own_racks)
             group = Group(
                 tuple(Member(f"m{n}", frozenset({"t"}), rack=r) for n, r in enumerate(own_racks)),
@@ -228,13 +226,15 @@ class AssignorConformance:
     def test_rounds(self) -> None:
         """A rebalance ends in the promised rounds, without taking partitions from owners."""
         assignor = self._make_assignor()
-        limit = self.rounds if "COOPERATIVE" in assignor.protocols else 1
+        max_rounds = self.rounds if "COOPERATIVE" in assignor.protocols else 1
 
         def check(group: Group, rng: random.Random) -> None:
             for _ in range(_REBALANCES):
                 rounds = rebalance(assignor, group)
-                problem = f"a rebalance took {len(rounds)} rounds, but at most {limit} are promised"
-                _require(len(rounds) <= limit, problem)
+                problem = (
+                    f"a rebalance took {len(rounds)} rounds: {max_rounds} at most are promised"
+                )
+                _require(len(rounds) <= max_rounds, problem)
                 group = disturb(rng, rounds[-1].after, same=self.same_subscriptions)
 
         self._check_any_group(assignor, check)
@@ -245,12 +245,12 @@ class AssignorConformance:
             pytest.skip("`growth` is not promised")
         assignor = self._make_assignor()
         sizes = _PARTITIONS, _SIZE_FACTOR * _PARTITIONS
-        few_lines, many_lines = (_count_lines(assignor, partitions) for partitions in sizes)
-        growth = many_lines / few_lines / _SIZE_FACTOR
+        small_group_lines, large_group_lines = (_count_lines(assignor, size) for size in sizes)
+        growth = large_group_lines / small_group_lines / _SIZE_FACTOR
         if growth > self.growth:
             raise AssertionError(
-                f"{sizes[0]} partitions take {few_lines:,} lines of Python, and {sizes[1]} "
-                f"partitions take {many_lines:,} lines: {growth:.1f} times as many for each "
+                f"{sizes[0]} partitions take {small_group_lines:,} lines of Python, and {sizes[1]} "
+                f"partitions take {large_group_lines:,} lines: {growth:.1f} times as many for each "
                 f"partition, but at most {self.growth:g} is promised"
             )
 
@@ -259,20 +259,18 @@ class AssignorConformance:
         return answers(self._make_assignor(), same=self.same_subscriptions)
 
     def _make_assignor(self) -> Assignor:
-        chosen = type(self).assignor  # on `self`, a function would become a method
-        if chosen is None:
+        setting = type(self).assignor  # on `self`, a function would become a method
+        if setting is None:
             raise AssertionError(f"{type(self).__name__}.assignor is missing: name your assignor")
-        if isinstance(chosen, str):
-            assignor = find(chosen)
-        elif isinstance(chosen, (CustomAssignor, Strategy)):
-            assignor = chosen
+        if isinstance(setting, str):
+            assignor = find(setting)
+        elif isinstance(setting, (CustomAssignor, Strategy)):
+            assignor = setting
         else:
-            assignor = CustomAssignor(getattr(chosen, "__name__", type(chosen).__name__), chosen)
-        return (
-            assignor.with_options(self.options)
-            if isinstance(assignor, CustomAssignor)
-            else assignor
-        )
+            assignor = CustomAssignor(getattr(setting, "__name__", type(setting).__name__), setting)
+        if isinstance(assignor, CustomAssignor):
+            return assignor.with_options(self.options)
+        return assignor
 
     def _make_assignor_with_least_moves(self) -> Assignor:
         if not self.least_moves:
@@ -288,10 +286,10 @@ class AssignorConformance:
         **shape: Any,
     ) -> None:
         """Run the check on random groups that the assignor does not refuse."""
-        alike = same or self.same_subscriptions
+        same_topics = same or self.same_subscriptions
         reasons = [
-            assignor.refusal(random_group(random.Random(n), same=alike))
-            for n in range(_TRIED_GROUPS)
+            assignor.refusal(random_group(random.Random(n), same=same_topics))
+            for n in range(_TRIED_GROUP_COUNT)
         ]
         if None not in reasons:
             raise AssertionError(
@@ -300,7 +298,7 @@ class AssignorConformance:
             )
 
         @self.trials
-        @given(group=groups(same=alike, **shape), seed=st.integers(0, 9))
+        @given(group=groups(same=same_topics, **shape), seed=st.integers(0, 9))
         def run_trial(group: Group, seed: int) -> None:
             assume(assignor.refusal(group) is None)
             check(group, random.Random(seed))
@@ -348,7 +346,7 @@ def _find_longest_first_load(sizes: Sequence[float], members: int) -> float:
 
 
 def _shuffle(group: Group, rng: random.Random) -> Group:
-    """Return an equal group whose members, topics and claims are in another order."""
+    """Return an equal group with the members and the keys of all mappings in another order."""
 
     def shuffle_items(mapping: Mapping[_Key, _Value]) -> dict[_Key, _Value]:
         items = list(mapping.items())

@@ -15,9 +15,9 @@ _HOSTS = ("h1", "h2", "h3")
 
 
 @st.composite
-def _draw_topic_counts(draw: st.DrawFn, *, most: int = 9) -> dict[str, int]:
+def _draw_partition_counts(draw: st.DrawFn, max_count: int) -> dict[str, int]:
     names = draw(st.lists(st.sampled_from(_TOPICS), min_size=1, unique=True))
-    return {name: draw(st.integers(0, most)) for name in names}
+    return {name: draw(st.integers(0, max_count)) for name in names}
 
 
 @st.composite
@@ -39,7 +39,7 @@ def groups(
     With `same`, all members subscribe to all topics. Without `claimed`, they own nothing. `members`
     is the maximum number of members, `most` the maximum number of partitions per topic.
     """
-    topics = draw(_draw_topic_counts(most=most))
+    topics = draw(_draw_partition_counts(most))
     subscription = st.frozensets(st.sampled_from([*topics, "missing"]))
     shared = frozenset(topics)
     ids = draw(st.lists(st.integers(0, 99), min_size=1, max_size=members, unique=True))

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from assignor_bridge.errors import OptionError, elide
-from checkpoints.folders import DEAD_LETTER
+from checkpoints.folders import DEAD_LETTER_PREFIX
 from streaming.cli import kafka_options
 from streaming.cli.arguments import BOOTSTRAP_SERVER, check_not_empty
 from streaming.cli.output import note, print_checks
@@ -80,7 +80,7 @@ def _check_checkpoint(
         checkpoint = read_checkpoint(location)
     except DamagedCheckpointError as error:
         return [Check("checkpoint", False, str(error))]
-    if folders := sorted(map(str, Path(checkpoint.name).parent.glob(f"{DEAD_LETTER}*"))):
+    if folders := sorted(map(str, Path(checkpoint.name).parent.glob(f"{DEAD_LETTER_PREFIX}*"))):
         note(
             f"the bad records of each source have their own checkpoint: also check {elide(folders)}"
         )

@@ -332,7 +332,7 @@ def test_on_error_fail_stops_the_query_and_a_restart_goes_on_exactly(
     ("options", "said"),
     [
         ({"assignor.targetBatchSeconds": "0"}, "'assignor.targetBatchSeconds' is '0'"),
-        ({"assignor.fairness": "even"}, "nothing limits a batch"),
+        ({"assignor.fairness": "even"}, "needs a limit on the batch's size"),
         (
             {"assignor.weight.no-such-topic": "2", "maxOffsetsPerTrigger": "5"},
             "names a topic that is not read",

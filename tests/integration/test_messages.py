@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 import pytest
 
-from assignor_bridge.protocol.messages import write_answer
+from assignor_bridge.protocol.messages import encode_answer
 from assignor_bridge.worker import Worker
 from tests.support import planner_proxy
 from tests.support.java_program import compile_programs, java_command
@@ -109,7 +109,7 @@ def test_both_sides_read_what_the_other_wrote(tmp_path: Path) -> None:
     requests = java([orjson.dumps(snapshot) for snapshot in asked])
     worker = Worker()
     send_request({"type": "validate", "options": {"assignor": "lag-aware-sticky"}}, worker)
-    planned = [orjson.loads(write_answer(worker.answer(request))) for request in requests]
+    planned = [orjson.loads(encode_answer(worker.answer(request))) for request in requests]
     planned[-1]["tasks"]["standbys"] = {"0": ["7", "8"], "3": ["9"]}
     rows = unpack_tasks(planned[-1]["tasks"])
     tail = {"seconds": 0.25, "executors": [row["executor"] for row in rows[:16]]}

@@ -158,15 +158,15 @@ PLANNER = """#!{python}
 import os, sys, time
 sys.path.insert(0, {root!r})
 from assignor_bridge.worker import Worker
-from assignor_bridge.protocol.messages import Restored, read_request, write_answer
+from assignor_bridge.protocol.messages import Restored, decode_request, encode_answer
 worker = Worker()
 for line in sys.stdin.buffer:
     number, _, request = line.split(b" ", 2)
     answer = worker.answer(request)
     if isinstance(answer, Restored):
-        time.sleep(int(read_request(request).state) / 1000)
+        time.sleep(int(decode_request(request).state) / 1000)
         answer = Restored(str(os.getpid()))
-    sys.stdout.buffer.write(number + b" " + write_answer(answer))
+    sys.stdout.buffer.write(number + b" " + encode_answer(answer))
     sys.stdout.buffer.flush()
 """
 

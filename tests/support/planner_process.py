@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from assignor_bridge.protocol.messages import write_answer
+from assignor_bridge.protocol.messages import encode_answer
 from assignor_bridge.worker import Worker
 from tests.support.packed import pack_snapshot, unpack_tasks
 
@@ -21,7 +21,7 @@ def encode_request(snapshot: dict[str, Any]) -> bytes:
 def send_request(request: Any, worker: Worker | None = None) -> dict[str, Any]:
     """Return the answer to a request; check that it is one line."""
     line = request if isinstance(request, bytes) else json.dumps(request).encode()
-    answer = write_answer((worker or Worker()).answer(line))
+    answer = encode_answer((worker or Worker()).answer(line))
     assert answer.endswith(b"\n")
     assert answer.count(b"\n") == 1
     return json.loads(answer)

@@ -144,8 +144,8 @@ def test_the_sketch_of_an_assignor_is_taken_as_it_is():
     names: dict[str, Any] = {}
     exec(block.partition("\n\n")[0].replace("…", "..."), names)  # noqa: S102
     made = names["Mine"]()
-    made.configure({"most": "5"})
-    assert made.most == 5
+    made.configure({"maxMoves": "5"})
+    assert made.max_moves == 5
 
 
 @pytest.mark.parametrize("page", ["assignors.md", "zones.md"])

@@ -61,7 +61,7 @@ def test_options_of_others_are_left_alone():
         ({"assignor.maxFutureSeconds": "-1"}, "a number of seconds from 0 to 86400"),
         (
             {"assignor.alignEventTime": "1 hour", "assignor.fairness": "even"},
-            "nothing limits a batch: set maxOffsetsPerTrigger",
+            "needs a limit on the batch's size: set maxOffsetsPerTrigger",
         ),
         ({"assignor.targetBatchSeconds": "0"}, "a number of seconds from 0.001"),
         ({"assignor.targetBatchSeconds": "nan"}, "a number of seconds from 0.001"),
@@ -71,8 +71,11 @@ def test_options_of_others_are_left_alone():
             "Spark's own reader does not report bytes",
         ),
         ({"assignor.fairness": "odd"}, "proportional or even"),
-        ({"assignor.fairness": "even"}, "nothing limits a batch: set maxOffsetsPerTrigger"),
-        ({"assignor.floor.t": "5"}, "nothing limits a batch: set maxOffsetsPerTrigger"),
+        (
+            {"assignor.fairness": "even"},
+            "needs a limit on the batch's size: set maxOffsetsPerTrigger",
+        ),
+        ({"assignor.floor.t": "5"}, "needs a limit on the batch's size: set maxOffsetsPerTrigger"),
         ({"assignor.weight.t": "0", "maxOffsetsPerTrigger": "9"}, "a number from 0.001"),
         ({"assignor.weight.": "2"}, "unknown option 'assignor.weight.'"),
         (

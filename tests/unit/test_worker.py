@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from assignor_bridge.errors import OptionError
-from assignor_bridge.protocol.messages import Planned, Restored, write_answer
+from assignor_bridge.protocol.messages import Planned, Restored, encode_answer
 from assignor_bridge.worker import Worker, serve
 from checkpoints import state_text
 from streaming.human_json.snapshots import parse_snapshot
@@ -254,7 +254,7 @@ def test_invalid_bytes_get_an_answer_and_so_does_the_next_request(line):
 
 
 def test_an_answer_that_cannot_be_encoded_becomes_a_failure():
-    line = write_answer(Restored("half of a character: \ud83d"))
+    line = encode_answer(Restored("half of a character: \ud83d"))
     assert json.loads(line)["error"].startswith("UnicodeEncodeError: ")
 
 

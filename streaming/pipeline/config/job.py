@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 from pydantic import Field, model_validator
 
 from assignor_bridge.errors import OptionError
-from checkpoints.folders import DEAD_LETTER
+from checkpoints.folders import DEAD_LETTER_PREFIX
 from streaming.kafka.servers import parse_servers
 from streaming.metrics.config import MetricsConfig
 from streaming.pipeline.config.base import (
@@ -141,7 +141,7 @@ class Job(Section):
             if dead_letter is not None:
                 key_path = self.locate("source", name, "records.dead_letter")
                 sink = dead_letter.to_sink(source.options)
-                outputs.append(Output(f"{DEAD_LETTER}{name}", key_path, sink, name))
+                outputs.append(Output(f"{DEAD_LETTER_PREFIX}{name}", key_path, sink, name))
         return outputs
 
     @property

@@ -39,7 +39,7 @@ import orjson
 import pytest
 
 from assignor_bridge.planner.plan import plan_batch
-from assignor_bridge.protocol.messages import write_answer
+from assignor_bridge.protocol.messages import encode_answer
 from assignor_bridge.worker import Worker
 from checkpoints import state_text
 from streaming.human_json.snapshots import parse_snapshot, plan_to_json
@@ -135,7 +135,7 @@ def timed(
                 answer = orjson.dumps(plan_to_json(outcome), option=orjson.OPT_SERIALIZE_NUMPY)
             else:
                 planned = worker.answer(line)
-                answer = write_answer(planned)
+                answer = encode_answer(planned)
             took.append(1000 * (time.perf_counter() - started))
             if not as_rows:
                 worker.prepare(planned)

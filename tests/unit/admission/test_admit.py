@@ -75,7 +75,7 @@ def test_records(waiting, limits, expected, held_by):
 def test_limits_of_bytes_and_records_apply_together():
     lag = make_lag({"t": [100, 100]}, size=[10, 90])
     assert taken(lag, Limits(bytes=1000, fairness="even")) == ([10, 10], "bytes")
-    assert taken(lag, Limits(records=8, bytes=1000, fairness="even")) == ([4, 4], "records")
+    assert taken(lag, Limits(offsets=8, bytes=1000, fairness="even")) == ([4, 4], "records")
     assert taken(lag, Limits(bytes=19_000, fairness="even")) == ([100, 100], None)
 
 

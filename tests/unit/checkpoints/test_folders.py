@@ -53,11 +53,11 @@ def test_the_search_of_a_large_folder_is_limited(tmp_path):
     ("names", "message"),
     [
         pytest.param(
-            ["b", "a"], "but contains those of 2 queries: give one of job/a, job/b", id="two"
+            ["b", "a"], "but contains 2 checkpoints: give one of job/a, job/b", id="two"
         ),
-        pytest.param(list("abcdef"), "of 6 queries: give one of job/a, job/b, job/c, job/d, "
-                     "job/e, …", id="many"),
-        pytest.param([], "it has neither 'metadata' nor 'offsets'", id="none"),
+        pytest.param(list("abcdef"), "contains 6 checkpoints: give one of job/a, job/b, job/c, "
+                     "job/d, job/e, …", id="many"),
+        pytest.param([], "it has neither 'metadata' nor a batch in 'offsets'", id="none"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("command", COMMANDS)

@@ -118,7 +118,7 @@ def test_a_file_url_is_a_local_folder(tmp_path):
     with pytest.raises(CheckpointError, match="is not on a local file system"):
         open_folder("file://elsewhere/checkpoint")
     assert str(open_folder("file:///a").root) == str(open_folder("file:/a").root) == "/a"
-    with pytest.raises(CheckpointError, match="s3a: can be read only through Spark's file systems"):
+    with pytest.raises(CheckpointError, match="it can be read only through Spark's file systems"):
         open_folder("s3a://bucket/checkpoint")
 
 
