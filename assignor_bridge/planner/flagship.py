@@ -187,7 +187,7 @@ def is_short(batch: MicroBatch, weights: Weights, slots: Ints) -> bool:
     if weights.basis != "seconds" or needs_plan:
         return False
     max_slowness = float(weights.slowness[batch.slot_executor[slots]].max())
-    return batch.backlog * float(weights.work.sum()) * max_slowness <= SHORT_BATCH_S
+    return batch.backlog_ratio * float(weights.work.sum()) * max_slowness <= SHORT_BATCH_S
 
 
 def find_lower_bound(batch: MicroBatch, weights: Weights, slots: Ints) -> float:
