@@ -90,7 +90,7 @@ class CustomAssignor:
         return self._read_attribute("on_assignment") is not None
 
     def with_options(self, options: Mapping[str, str]) -> CustomAssignor:
-        """Return this assignor configured with `options`; equal options return the same object."""
+        """Return the assignor for `options`, cached by them; OptionError if it rejects them."""
         key = frozenset(options.items())
         if key in self._variants:
             return self._variants[key]

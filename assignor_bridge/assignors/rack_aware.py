@@ -49,23 +49,25 @@ def find_racks(group: Group) -> GroupRacks | None:
     if not names or not group.partition_racks:
         return None
     catalog, no_racks = group.catalog, frozenset[str]()
-    codes: dict[frozenset[str], int] = {no_racks: 0}
+    code_by_racks: dict[frozenset[str], int] = {no_racks: 0}
     rack_set = np.zeros(catalog.total, np.int64)
     for topic, racks_of_topic in group.partition_racks.items():
         if topic in catalog:
             start, count = catalog.span(topic).start, catalog[topic]
             for partition, racks in racks_of_topic.items():
                 if 0 <= partition < count:
-                    rack_set[start + partition] = codes.setdefault(frozenset(racks), len(codes))
-    sorted_sets = sorted(codes, key=sorted)  # independent of the order of the input
-    rack_set = np.argsort([codes[racks] for racks in sorted_sets])[rack_set]
+                    code = code_by_racks.setdefault(frozenset(racks), len(code_by_racks))
+                    rack_set[start + partition] = code
+    sorted_sets = sorted(code_by_racks, key=sorted)  # independent of the order of the input
+    rack_set = np.argsort([code_by_racks[racks] for racks in sorted_sets])[rack_set]
     used_indices = set(rack_set[group.subscribed].tolist())
     used_sets = [racks for index, racks in enumerate(sorted_sets) if index in used_indices]
     all_racks = no_racks.union(*used_sets)
     if all_racks.isdisjoint(names) or all(racks == all_racks for racks in used_sets):
         return None
-    index = {name: i for i, name in enumerate(names)}
-    rack_of_member = np.array([index[m.rack] if m.rack else -1 for m in group.members], np.int64)
+    index_by_rack = {name: i for i, name in enumerate(names)}
+    racks_of_members = (m.rack or "" for m in group.members)
+    rack_of_member = np.array([index_by_rack.get(r, -1) for r in racks_of_members], np.int64)
     near = np.array([[*(name in racks for name in names), True] for racks in sorted_sets], np.bool_)
     members_per_rack = np.bincount(rack_of_member[rack_of_member >= 0], minlength=len(names))
     return GroupRacks(rack_of_member, rack_set, near, near[:, :-1] @ members_per_rack)
@@ -94,12 +96,16 @@ def find_task_racks(group: Group, tasks: int) -> GroupRacks | None:
 
 
 def assign_unowned_by_rack(
-    racks: GroupRacks, owner: NDArray[np.int32], claims: NDArray[np.int32], ids: Ids, members: Ids
+    racks: GroupRacks,
+    owner: NDArray[np.int32],
+    old_owner: NDArray[np.int32],
+    ids: Ids,
+    members: Ids,
 ) -> None:
     """Assign unowned partitions to members below their quota, near members first, in place.
 
-    Assumption: all `members` subscribe to all topics of `ids`. `claims` has each partition's old
-    owner. As in Kafka's constrained assignor, a member without a rack is near to no partition.
+    Assumption: all `members` subscribe to all topics of `ids`. As in Kafka's constrained assignor,
+    a member without a rack is near to no partition.
     (1) Each partition goes to the next near member below the minimum quota, else to a near member
     that may get an extra one; partitions with the fewest near members come first. (2) If no near
     member has room, a partition stays with its old owner if that has room (not in Kafka).
@@ -120,7 +126,7 @@ def assign_unowned_by_rack(
     # 2. Keep with far members.
     unplaced_ids = []
     for partition in ids_without_near_member:
-        member = int(claims[partition])
+        member = int(old_owner[partition])
         if member >= 0 and quotas.take(member):
             owner[partition] = member
         else:
@@ -172,7 +178,7 @@ class _MemberQuotas:
         counts = np.bincount(owners[owners >= 0], minlength=int(members.max()) + 1)
         columns = members.tolist(), counts[members].tolist()
         self.counts: dict[int, int] = dict(zip(*columns, strict=True))
-        #: Kafka's term: members that may still exceed the minimum quota by one.
+        #: Kafka's term: number of members that may still exceed the minimum quota by one.
         self.remaining_members_to_get_an_extra_partition = extra_members - sum(
             count > self.min_quota for count in self.counts.values()
         )

@@ -104,9 +104,9 @@ class _StandbyPlacement:
         self.add_farthest(task, candidates, self.compute_nearness(holders))
 
     def _add_by_shifting(self, task: int) -> bool:
-        """Shift other copies along a chain until a member has room; return False if impossible."""
+        """Shift other copies to make room, and add a copy of `task`; return False if impossible."""
         givers = [m for m in range(len(self.counts)) if m not in self.holders[task]]
-        step_to = dict.fromkeys(givers, (-1, -1))  # by taker: giver and copied task
+        step_by_taker = dict.fromkeys(givers, (-1, -1))  # giver and copied task
         unvisited = set(self.holders[task])
         queue = deque(givers)
         while queue:
@@ -114,17 +114,19 @@ class _StandbyPlacement:
             for copied_task in sorted(self.tasks[giver]):
                 for taker in sorted(unvisited - set(self.holders[copied_task])):
                     unvisited.remove(taker)
-                    step_to[taker] = (giver, copied_task)
+                    step_by_taker[taker] = (giver, copied_task)
                     if self.counts[taker] < self.max_copies:
-                        self._shift_and_add(step_to, taker, task)
+                        self._shift_and_add(step_by_taker, taker, task)
                         return True
                     queue.append(taker)
         return False
 
-    def _shift_and_add(self, step_to: dict[int, tuple[int, int]], receiver: int, task: int) -> None:
+    def _shift_and_add(
+        self, step_by_taker: dict[int, tuple[int, int]], receiver: int, task: int
+    ) -> None:
         taker = receiver
-        while step_to[taker][0] >= 0:
-            giver, copied_task = step_to[taker]
+        while step_by_taker[taker][0] >= 0:
+            giver, copied_task = step_by_taker[taker]
             self.remove(copied_task, giver)
             self.add(copied_task, taker)
             taker = giver

@@ -14,7 +14,7 @@ from assignor_bridge.assignors.partitions import Catalog, Partitions
 from assignor_bridge.assignors.rack_aware import find_task_racks
 from assignor_bridge.assignors.standbys import place_standbys
 from assignor_bridge.assignors.sticky import assign_unowned, divide_by_rack, release_surplus
-from assignor_bridge.errors import OptionError
+from assignor_bridge.errors import OptionError, pluralize
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -74,8 +74,8 @@ def assign_streams(group: Group) -> Assignment:
     copies = min(group.standby_replicas, len(group.members) - 1)
     if copies < group.standby_replicas:
         notes.append(
-            f"{copies} standbys per task instead of {group.standby_replicas}: "
-            f"there are {len(group.members)} members"
+            f"{pluralize(copies, 'standby')} per task instead of {group.standby_replicas}: "
+            f"the group has {pluralize(len(group.members), 'member')}"
         )
     standbys: dict[str, Partitions] = {}
     if copies:
@@ -91,7 +91,7 @@ def _list_short_topics(group: Group) -> list[str]:
     counts = {topic: group.catalog[topic] for topic in group.subscribers}
     tasks = max(counts.values(), default=0)
     return [
-        f"topic {topic!r} is short: {count} partitions, but there are {tasks} tasks"
+        f"topic {topic!r} is short: {pluralize(count, 'partition')} for {pluralize(tasks, 'task')}"
         for topic, count in counts.items()
         if count < tasks
     ]
@@ -143,10 +143,12 @@ def _balance_tasks(group: Group, owner: NDArray[np.int32], warm_members: list[li
     divide_by_rack(catalog, owner, numbers, members, racks)  # the first may make only one pass
 
 
-def _assign_to_warm(owner: NDArray[np.int32], warm_members: list[list[int]], members: int) -> None:
+def _assign_to_warm(
+    owner: NDArray[np.int32], warm_members: list[list[int]], member_count: int
+) -> None:
     """Assign each task without an owner to its least loaded warm member with room, if any."""
-    min_quota, extra_members = divmod(len(owner), members)
-    counts = np.bincount(owner[owner >= 0], minlength=members).tolist()
+    min_quota, extra_members = divmod(len(owner), member_count)
+    counts = np.bincount(owner[owner >= 0], minlength=member_count).tolist()
     extra_members -= sum(count > min_quota for count in counts)
     for task in np.flatnonzero(owner < 0).tolist():
         max_count = min_quota + (extra_members > 0)

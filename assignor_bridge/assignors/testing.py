@@ -70,7 +70,7 @@ def rebalance(assignor: Assignor, group: Group, generation: int = 0) -> list[Rou
         rounds.append(Round(next_generation, assignment, int(np.count_nonzero(has_moved)), group))
         if not assignment.transferring.count:
             return rounds
-    raise PlanError(f"assignor {assignor.name!r} withholds partitions after {_MAX_ROUNDS} rounds")
+    raise PlanError(f"assignor {assignor.name!r} still withholds partitions in round {_MAX_ROUNDS}")
 
 
 def _add_user_data(assignor: Assignor, group: Group) -> Group:
