@@ -1,7 +1,4 @@
-"""Import custom assignors: by entry point, or as `package.module:Class`.
-
-The imported object is wrapped in `own.CustomAssignor`, an implementation of `protocol.Assignor`.
-"""
+"""Import custom assignors by entry point, or as `package.module:Class`; `own` adapts them."""
 
 from __future__ import annotations
 

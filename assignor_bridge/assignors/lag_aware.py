@@ -58,7 +58,7 @@ def assign_lag_aware(group: Group) -> Assignment:
         lag_by_member: dict[int, float] = dict.fromkeys(subscribers, 0)
         tolerated_lag = _TOLERATED_SHARE * sum(topic_lags) / len(lag_by_member)
         for start in range(0, count, len(lag_by_member)):  # counts are equal when a round begins
-            member_lags = sorted(lag_by_member.items(), key=_rank_by_lag)
+            member_lags = sorted(lag_by_member.items(), key=lambda item: (item[1], item[0]))
             partitions = sorted_partitions[start : start + len(lag_by_member)]
             members = [member for member, _ in member_lags]
             if racks is not None:
@@ -99,10 +99,6 @@ def _prefer_near_members(
             del queue_by_rack[rack_of_member[member]]
         chosen_members.append(member)
     return chosen_members
-
-
-def _rank_by_lag(item: tuple[int, float]) -> tuple[float, int]:
-    return item[1], item[0]
 
 
 @dataclass(frozen=True, slots=True)

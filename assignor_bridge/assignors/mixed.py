@@ -27,9 +27,7 @@ from assignor_bridge.negative_cycle import find_negative_cycle
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
-    from assignor_bridge.assignors.partitions import Catalog, Ids
+    from assignor_bridge.assignors.partitions import Catalog, Ids, Owners
     from assignor_bridge.assignors.rack_aware import GroupRacks, Subscription
 
 _NO_MEMBERS: frozenset[int] = frozenset()
@@ -37,7 +35,7 @@ _NO_MEMBERS: frozenset[int] = frozenset()
 
 def balance_mixed_subscriptions(
     catalog: Catalog,
-    owner: NDArray[np.int32],
+    owner: Owners,
     classes: Sequence[Subscription],
     racks: GroupRacks | None = None,
 ) -> None:
@@ -94,7 +92,7 @@ def balance_mixed_subscriptions(
         owner[ids[topic]] = owner_by_partition
 
 
-def _count_by_member(owner: NDArray[np.int32]) -> dict[int, int]:
+def _count_by_member(owner: Owners) -> dict[int, int]:
     members, counts = np.unique(owner[owner >= 0], return_counts=True)
     return dict(zip(members.tolist(), counts.tolist(), strict=True))
 
@@ -117,7 +115,7 @@ def _choose_least_loaded(load: Ids, members: Ids, count: int) -> Ids:
 
 
 def _choose_partitions(
-    owner_by_partition: NDArray[np.int32], claimed_owner: NDArray[np.int32], counts: dict[int, int]
+    owner_by_partition: Owners, claimed_owner: Owners, counts: dict[int, int]
 ) -> None:
     """Choose each member's partitions of a topic, in place: claimed, then assigned, then any."""
     assigned_owner = owner_by_partition.copy()

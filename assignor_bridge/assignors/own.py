@@ -198,9 +198,7 @@ def configure_assignors(
                 f"custom assignor in use ({custom_names})"
             )
         options_by_name[assignor_name][option[len(assignor_name) + 1 :]] = value
-    return {
-        name: a.with_options(options_by_name[a.name.lower()])
-        if isinstance(a, CustomAssignor)
-        else a
-        for name, a in assignors.items()
-    }
+    for name, assignor in assignors.items():
+        if isinstance(assignor, CustomAssignor):
+            assignors[name] = assignor.with_options(options_by_name[assignor.name.lower()])
+    return assignors

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ids = NDArray[np.int64]
+    #: Index of the member that owns each partition, by partition id; -1 for none.
+    Owners = NDArray[np.int32]
 
 _NO_IDS = np.empty(0, np.int64)
 

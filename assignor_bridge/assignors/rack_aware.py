@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from assignor_bridge.assignors.group import Group
-    from assignor_bridge.assignors.partitions import Catalog, Ids
+    from assignor_bridge.assignors.partitions import Catalog, Ids, Owners
 
     #: Indices of the topics of a distinct subscription, and of the members that have it.
     Subscription = tuple[tuple[int, ...], tuple[int, ...]]
@@ -96,11 +96,7 @@ def find_task_racks(group: Group, tasks: int) -> GroupRacks | None:
 
 
 def assign_unowned_by_rack(
-    racks: GroupRacks,
-    owner: NDArray[np.int32],
-    old_owner: NDArray[np.int32],
-    ids: Ids,
-    members: Ids,
+    racks: GroupRacks, owner: Owners, old_owner: Owners, ids: Ids, members: Ids
 ) -> None:
     """Assign unowned partitions to members below their quota, near members first, in place.
 
@@ -170,7 +166,7 @@ class _MemberQuotas:
     """The members' partition counts, and which members still have room for a partition."""
 
     def __init__(
-        self, owner: NDArray[np.int32], ids: Ids, members: Ids, rack_of_member: Sequence[int]
+        self, owner: Owners, ids: Ids, members: Ids, rack_of_member: Sequence[int]
     ) -> None:
         self.rack_of_member = rack_of_member
         self.min_quota, extra_members = divmod(len(ids), len(members))

@@ -11,9 +11,8 @@ from assignor_bridge.assignors.group import Assignment
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from assignor_bridge.assignors.group import Group
+    from assignor_bridge.assignors.partitions import Owners
 
 
 def assign_range(group: Group) -> Assignment:
@@ -61,9 +60,7 @@ def assign_range(group: Group) -> Assignment:
 class _TopicAssignment:
     """The members' partition counts in one topic (Kafka's TopicAssignmentState)."""
 
-    def __init__(
-        self, group: Group, name: str, members: tuple[int, ...], owner: NDArray[np.int32]
-    ) -> None:
+    def __init__(self, group: Group, name: str, members: tuple[int, ...], owner: Owners) -> None:
         self.members = members
         #: A view of the owners of this topic's partitions.
         self.owner = owner

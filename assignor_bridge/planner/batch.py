@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 #: Maximum number of slots over all executors; more are a mistake, and could exhaust memory.
 MAX_SLOTS = 1_000_000
 
-#: Id of the executor that stands for all slots if no executor takes tasks, as in local mode. Its
-#: tasks have no preferred location.
+#: Id of the executor that stands for all slots if no executor takes tasks, as in local mode.
 ANONYMOUS = ""
 
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from assignor_bridge.errors import elide
+
 if TYPE_CHECKING:
     from assignor_bridge.model import Allocation
     from assignor_bridge.planner.batch import Flags, MicroBatch
@@ -77,10 +79,9 @@ def estimate_demand(batch: MicroBatch, table: PartitionTable, weights: Weights) 
     is_kept, calm = _choose_kept_executors(batch, allocation, table, weights)
     notes = []
     if not is_kept.all():
-        idle_ids = ", ".join(batch.executors[i].id for i in np.flatnonzero(~is_kept)[:3].tolist())
-        idle_ids += ", …" if (~is_kept).sum() > 3 else ""
+        idle_ids = [batch.executors[i].id for i in np.flatnonzero(~is_kept).tolist()]
         kept_text = f"{int(is_kept.sum())} of {executors} executors"
-        notes = [f"partitions gather on {kept_text}, so Spark may remove {idle_ids}"]
+        notes = [f"partitions gather on {kept_text}, so Spark may remove {elide(idle_ids)}"]
     return Demand(is_kept[batch.slot_executor], None, calm, (), tuple(notes))
 
 

@@ -150,15 +150,14 @@ def explain_tail(
     cut: TailCut | None, unpredictability: float | None
 ) -> tuple[dict[str, str | int | float], list[str]]:
     """Return the metrics of the shared tail, and a sentence if there is a tail."""
-    metrics: dict[str, str | int | float] = {}
-    metrics["tailShare"] = round(cut.share, 4) if cut is not None else 0.0
-    metrics["tailTasks"] = cut.tasks if cut is not None else 0
+    share, tasks = (0.0, 0) if cut is None else (cut.share, cut.tasks)
+    metrics: dict[str, str | int | float] = {"tailShare": round(share, 4), "tailTasks": tasks}
     if unpredictability is not None:
         metrics["unpredictability"] = round(unpredictability, 4)
     if cut is None:
         return metrics, []
     note = (
-        f"{cut.share:.0%} of the work is in {pluralize(cut.tasks, 'task')} for any free slot, "
+        f"{share:.0%} of the work is in {pluralize(tasks, 'task')} for any free slot, "
         f"because task times deviated by {unpredictability:.0%} from their predictions"
     )
     return metrics, [note]
@@ -185,14 +184,13 @@ def _describe_moves(
         f"{moves.moved_share:.1%} of the offsets moved to another executor"
     )
     owners, owned_work = table.range_owner[is_owned], weights.work[is_owned]
-    load_without_moves = np.bincount(owners, owned_work, batch.slots)
-    time_without_moves = float((load_without_moves * weights.slowness[batch.slot_executor]).max())
-    if time_without_moves > max_time and bound > 0:
+    stay_load = np.bincount(owners, owned_work, batch.slots)
+    stay_time = float((stay_load * weights.slowness[batch.slot_executor]).max())
+    if stay_time > max_time and bound > 0:
         yield (
-            "without moves the busiest slot would take "
-            f"{_format_amount(time_without_moves, weights)} "
-            f"({time_without_moves / bound - 1:.1%} over the ideal): moving saved "
-            f"{_format_amount(time_without_moves - max_time, weights)}"
+            f"without moves the busiest slot would take {_format_amount(stay_time, weights)} "
+            f"({stay_time / bound - 1:.1%} over the ideal): moving saved "
+            f"{_format_amount(stay_time - max_time, weights)}"
         )
     if moves.moved.any():
         yield f"moved {_list_partitions(batch, moves.moved)}"

@@ -123,8 +123,7 @@ def place(
     assigned_shares = assigned_shares.take(np.argsort(assigned_shares.amount, kind="stable"))
     kept_rows = np.flatnonzero(kept_work)
     kept_shares = Shares(kept_rows, owner[kept_rows], kept_work[kept_rows])
-    columns = zip(kept_shares, assigned_shares, strict=True)
-    shares = Shares(*(np.append(kept, assigned) for kept, assigned in columns))
+    shares = Shares(*(np.append(a, b) for a, b in zip(kept_shares, assigned_shares, strict=True)))
     return shares.take(stable_order(shares.row))
 
 

@@ -169,11 +169,8 @@ def _move_along_path(flow: Floats, path: list[int], group: Ints, amount: float) 
 
 
 def _find_shortest_paths(move_cost: Floats, start: int) -> tuple[list[float], list[int]]:
-    """Return the cost of the cheapest path to each zone, and each predecessor (Bellman-Ford).
-
-    Plain Python is faster than arrays for so few zones.
-    """
-    costs: list[list[float]] = move_cost.tolist()
+    """Return the cost of the cheapest path to each zone, and each predecessor (Bellman-Ford)."""
+    costs: list[list[float]] = move_cost.tolist()  # lists are faster than arrays for so few zones
     zones = range(move_cost.shape[1])
     distance, predecessor = list(costs[start]), [start for _ in zones]
     if start in zones:

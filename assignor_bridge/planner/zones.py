@@ -147,8 +147,7 @@ def join_parts(parts: Parts, shares: Shares, work: Floats, owner: Ints) -> Share
         sorted_zones = parts.slot_zone[slots_by_zone]
         slot = slots_by_zone[np.searchsorted(sorted_zones, parts.zone[unplaced_parts])]
         added_shares = (unplaced_parts, slot, parts.work[unplaced_parts])
-        columns = zip(shares, added_shares, strict=True)
-        shares = Shares(*(np.append(old, added) for old, added in columns))
+        shares = Shares(*(np.append(a, b) for a, b in zip(shares, added_shares, strict=True)))
     row = parts.row[shares.row]
     is_significant = shares.amount > _ROUNDING * work[row]  # not a rounding error between two zones
     is_significant |= (np.bincount(row, is_significant) == 0)[row]
