@@ -95,8 +95,7 @@ class CustomAssignor:
         if key in self._variants:
             return self._variants[key]
         assignor = CustomAssignor(self._reference, self._user_object) if self._variants else self
-        configure = assignor._read_attribute("configure")
-        if configure is not None:
+        if (configure := assignor._read_attribute("configure")) is not None:
             keys = ", ".join(options) or "none are given"
             with convert_errors(
                 OptionError, f"assignor {self.name!r} does not accept its options ({keys}): {{}}"
@@ -124,8 +123,7 @@ class CustomAssignor:
 
     def _call(self, method: str, expected_type: Any, expected: str, *arguments: Any) -> Any:
         """Return an optional method's answer, None without it; raise PlanError if it is invalid."""
-        function = self._read_attribute(method)
-        if function is None:
+        if (function := self._read_attribute(method)) is None:
             return None
         with convert_errors(PlanError, f"assignor {self.name!r} raised {{}} in {method}"):
             answer = function(*arguments)
@@ -144,8 +142,7 @@ class CustomAssignor:
         )
 
     def _read_name(self) -> str:
-        name = self._read_attribute("name")
-        if name is None:
+        if (name := self._read_attribute("name")) is None:
             return self._reference
         if not isinstance(name, str) or not name.isprintable() or not name.strip() or "," in name:
             raise OptionError(

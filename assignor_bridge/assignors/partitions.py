@@ -29,7 +29,7 @@ _NO_IDS = np.empty(0, np.int64)
 
 
 class Catalog(Mapping[str, int]):
-    """Topics with their partition counts (ValueError below 0), and an id (from 0) per partition.
+    """Topics with their partition counts, at least 0, and an id (from 0) for each partition.
 
     >>> catalog = Catalog({"t0": 2, "t1": 3})
     >>> catalog.ids({"t1": [0, 2]}), catalog.name(4)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def assign_range(group: Group) -> Assignment:
-    """Assign each member a contiguous block of each topic; first members get an extra partition.
+    """Assign each member a contiguous block of each topic; the first members get one more.
 
     Promises, in order: (1) each subscribed partition goes to one subscriber; (2) per topic, counts
     differ by at most one; (3) topics with the same subscribers and the same number of partitions

@@ -76,9 +76,8 @@ def place_batch(
 ) -> Placement:
     """Place all ranges with the chosen assignor, `lag-aware-sticky` or `failover`.
 
-    The promises are those of `planner.zones`, with those of `place`, or of `assignors.whole` if
-    ranges may not be cut. If whole ranges leave a slot with fewer offsets than `minRecordsPerTask`,
-    they are placed on fewer slots.
+    The promises are those of `planner.zones`; without `split`, `assignors.whole` replaces `place`.
+    If whole ranges leave a slot below `minRecordsPerTask`, they are placed on fewer slots.
     """
     name, notes, in_use = choice.assignor.name, [*demand.gathering_notes], demand.in_use
     owner = table.range_owner

@@ -19,7 +19,7 @@ from assignor_bridge.assignors.own import CustomAssignor
 from assignor_bridge.assignors.partitions import Catalog, Partitions
 from assignor_bridge.errors import OptionError, elide
 from assignor_bridge.options import LAG_AWARE_STICKY
-from assignor_bridge.planner.flagship import FAILOVER, Placement, find_lower_bound, find_priority
+from assignor_bridge.planner.flagship import Placement, find_lower_bound, find_priority
 from assignor_bridge.planner.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -44,9 +44,8 @@ def build_slot_group(batch: MicroBatch, table: PartitionTable, weights: Weights)
     np.maximum.at(counts, state.topic, state.partition + 1)
     if counts.sum() > _MAX_PARTITIONS:
         raise OptionError(
-            f"topics {elide(state.topics, 5)} have {int(counts.sum()):,} partitions up to the "
-            f"highest number with data, but only {LAG_AWARE_STICKY!r} and {FAILOVER!r} support "
-            f"more than {_MAX_PARTITIONS:,}"
+            f"topics {elide(state.topics, 5)} have {int(counts.sum()):,} partitions, but group "
+            f"assignors support at most {_MAX_PARTITIONS:,}: use {LAG_AWARE_STICKY!r}"
         )
     catalog = Catalog(dict(zip(state.topics, counts.tolist(), strict=True)))
     partition_ids = catalog.starts[state.topic] + state.partition
@@ -106,20 +105,19 @@ def place_group(
 ) -> Placement:
     """Assign the group with the chosen assignor, and place each range on its partition's slot."""
     assignment = assign_checked(choice.assignor, group)
-    member = np.asarray(assignment.owner, np.int64)
+    owner = np.asarray(assignment.owner, np.int64)
     if assignment.withheld is not None:
         # Between micro-batches no partition is being read, so withheld partitions can move now.
-        member = np.where(member < 0, assignment.withheld, member)
+        owner = np.where(owner < 0, assignment.withheld, owner)
     slot_of_name = {name: slot for slot, (name, _) in enumerate(_name_members(batch))}
-    slot_of_partition = np.array([slot_of_name[name] for name in group.ids], np.int64)[member]
-    slot_of_line = slot_of_partition[
-        group.catalog.starts[table.state.topic] + table.state.partition
-    ]
+    slot_of_partition = np.array([slot_of_name[name] for name in group.ids], np.int64)[owner]
+    line_ids = group.catalog.starts[table.state.topic] + table.state.partition
+    slot_of_line = slot_of_partition[line_ids]
     pieces = Pieces.whole(batch, slot_of_line[table.line])
     bound = find_lower_bound(batch, weights, np.arange(batch.slots))
     name, notes, refusals = choice.assignor.name, assignment.notes, choice.refusals
     standbys = _rank_standbys(batch, group, assignment, slot_of_partition)
-    final_assignment = Assignment(group, member)
+    final_assignment = Assignment(group, owner)
     return Placement(name, pieces, bound, slot_of_line, notes, refusals, standbys, final_assignment)
 
 
@@ -141,9 +139,8 @@ def _rank_standbys(
     standbys = {} if batch.anonymous else assignment.standbys
     for member, partitions in sorted(standbys.items()):
         executor = index_by_id[member.rpartition("/")[0]]
-        for slot, count in Counter(
-            slot_of_partition[partitions.ids_in(group.catalog)].tolist()
-        ).items():
+        slots = slot_of_partition[partitions.ids_in(group.catalog)].tolist()
+        for slot, count in Counter(slots).items():
             if batch.slot_executor[slot] != executor:
                 copy_counts.setdefault(slot, Counter())[executor] += count
     return {

@@ -37,7 +37,7 @@ class Groups:
     work: Floats
     #: Zone that read the group last; -1 if none.
     home: Ints
-    #: Whether a zone has replicas (one row per group, one column per zone).
+    #: Whether each zone (column) is near to each group (row): with replicas, or if unknown.
     near: Flags
     #: Whether it pays to move the group out of a zone without replicas.
     pays: Flags

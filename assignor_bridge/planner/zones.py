@@ -54,7 +54,7 @@ class ZoneMap(NamedTuple):
     """Zones of the slots that take part (numbered from 0), and which ranges are near to them."""
 
     slot_zone: Ints
-    #: Whether each zone (column) has a replica of each range (row).
+    #: Whether each zone (column) is near to each range (row).
     near: Flags
     #: Near zones of each range, as a bit mask.
     near_zones: Ints
