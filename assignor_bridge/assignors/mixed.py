@@ -139,7 +139,7 @@ class _Flow:
     #: Topics of each class (distinct subscription).
     topics: list[tuple[int, ...]]
     #: Class of each member.
-    class_of: dict[int, int]
+    class_by_member: dict[int, int]
     #: By topic and member: number of partitions assigned now; no zeros.
     count: dict[int, dict[int, int]]
     #: By topic and member: number of partitions claimed.
@@ -166,7 +166,7 @@ def _move_along_chains(flow: _Flow) -> bool:
     while may_improve:
         may_improve = False
         is_done: dict[int, bool] = {}
-        for receiver in sorted(flow.class_of, key=lambda m: (load[m], m)):
+        for receiver in sorted(flow.class_by_member, key=lambda m: (load[m], m)):
             while not is_done.get(receiver):
                 next_step, giver = _find_givers(flow, receiver)
                 if load[giver] < load[receiver] + 2:
@@ -194,7 +194,7 @@ def _find_givers(flow: _Flow, receiver: int) -> tuple[dict[int, tuple[int, int]]
     most_loaded = receiver
     while queue:
         taker = queue.popleft()
-        class_index = flow.class_of[taker]
+        class_index = flow.class_by_member[taker]
         if class_index in seen_classes:
             continue
         seen_classes.add(class_index)
@@ -242,7 +242,7 @@ def _find_saving_cycle(flow: _Flow) -> list[tuple[int, int]]:
         flow.far_members.get(t, _NO_MEMBERS) & count.keys() for t, count in flow.count.items()
     ):
         return []
-    members = sorted(flow.class_of)
+    members = sorted(flow.class_by_member)
     # The nodes are members, topics, classes, and levels of load, in this order.
     node_by_member = {m: i for i, m in enumerate(members)}
     node_by_topic = {t: len(node_by_member) + i for i, t in enumerate(flow.count)}
@@ -260,7 +260,7 @@ def _find_saving_cycle(flow: _Flow) -> list[tuple[int, int]]:
         is_far = m in flow.far_members.get(topic, _NO_MEMBERS)
         edges.append((node_by_topic[topic], node_by_member[m], crossing_cost * is_far))
     # All members of a class are in one rack.
-    member_by_class = {class_index: m for m, class_index in flow.class_of.items()}
+    member_by_class = {class_index: m for m, class_index in flow.class_by_member.items()}
     for class_index, topics_of_class in enumerate(flow.topics):
         for t in topics_of_class:
             is_far = member_by_class[class_index] in flow.far_members.get(t, _NO_MEMBERS)
@@ -268,7 +268,7 @@ def _find_saving_cycle(flow: _Flow) -> list[tuple[int, int]]:
             edges.append((node_by_topic[t], first_class_node + class_index, cost))
     min_load = min(flow.load[m] for m in members)
     for m in members:
-        edges.append((first_class_node + flow.class_of[m], node_by_member[m], 0))
+        edges.append((first_class_node + flow.class_by_member[m], node_by_member[m], 0))
         level_node = first_level_node + flow.load[m] - min_load
         edges.extend(((node_by_member[m], level_node + 1, 0), (level_node, node_by_member[m], 0)))
     cycle = find_negative_cycle(*np.asarray(edges, dtype=np.int64).T)

@@ -140,26 +140,26 @@ def split_topics_by_rack_set(
     topics = sorted({topic for topics_of_class, _ in classes for topic in topics_of_class})
     if racks is None:
         return {t: catalog.all_of([t]) for t in topics}, classes, {}
-    ids_of_part: dict[int, Ids] = {}
-    parts_of_topic: dict[int, list[int]] = {topic: [] for topic in topics}
+    ids_by_part: dict[int, Ids] = {}
+    parts_by_topic: dict[int, list[int]] = {topic: [] for topic in topics}
     set_count = len(racks.near)
     for topic in topics:
         ids = catalog.all_of([topic])
         for rack_set in np.unique(racks.rack_set[ids]).tolist():
-            ids_of_part[topic * set_count + rack_set] = ids[racks.rack_set[ids] == rack_set]
-            parts_of_topic[topic].append(topic * set_count + rack_set)
-    class_members: dict[tuple[tuple[int, ...], int], list[int]] = {}
+            ids_by_part[topic * set_count + rack_set] = ids[racks.rack_set[ids] == rack_set]
+            parts_by_topic[topic].append(topic * set_count + rack_set)
+    members_by_class: dict[tuple[tuple[int, ...], int], list[int]] = {}
     far_members: dict[int, set[int]] = {}
     for topics_of_class, members in classes:
-        class_parts = tuple(part for topic in topics_of_class for part in parts_of_topic[topic])
+        class_parts = tuple(part for topic in topics_of_class for part in parts_by_topic[topic])
         for member in members:
             rack = int(racks.rack_of_member[member])
-            class_members.setdefault((class_parts, rack), []).append(member)
+            members_by_class.setdefault((class_parts, rack), []).append(member)
             for part in class_parts:
                 if not racks.near[part % set_count, rack]:
                     far_members.setdefault(part, set()).add(member)
-    part_classes = [(parts, tuple(members)) for (parts, _), members in class_members.items()]
-    return ids_of_part, part_classes, {part: frozenset(ms) for part, ms in far_members.items()}
+    part_classes = [(parts, tuple(members)) for (parts, _), members in members_by_class.items()]
+    return ids_by_part, part_classes, {part: frozenset(ms) for part, ms in far_members.items()}
 
 
 class _MemberQuotas:
@@ -181,20 +181,20 @@ class _MemberQuotas:
         self.below_min_quota = [m for m, count in self.counts.items() if count < self.min_quota]
         self.at_min_quota = [m for m, count in self.counts.items() if count == self.min_quota]
         #: Number of members of `below_min_quota` and of `at_min_quota` in each rack.
-        self.racks_below_min_quota = Counter(rack_of_member[m] for m in self.below_min_quota)
-        self.racks_at_min_quota = Counter(rack_of_member[m] for m in self.at_min_quota)
+        self.below_min_quota_by_rack = Counter(rack_of_member[m] for m in self.below_min_quota)
+        self.at_min_quota_by_rack = Counter(rack_of_member[m] for m in self.at_min_quota)
         self.next_index = 0
 
     def take_near(self, is_near: Sequence[bool]) -> int:
         """Add a partition to the next member with room in a near rack; return it, or -1 if none."""
         below_min_quota, rack = self.below_min_quota, self.rack_of_member
-        if any(count and is_near[r] for r, count in self.racks_below_min_quota.items()):
+        if any(count and is_near[r] for r, count in self.below_min_quota_by_rack.items()):
             index = self.next_index
             while not is_near[rack[below_min_quota[index]]]:
                 index = (index + 1) % len(below_min_quota)
             return self._take_below(index)
         if self.remaining_members_to_get_an_extra_partition and any(
-            count and is_near[r] for r, count in self.racks_at_min_quota.items()
+            count and is_near[r] for r, count in self.at_min_quota_by_rack.items()
         ):
             return self._take_extra(next(m for m in self.at_min_quota if is_near[rack[m]]))
         return -1
@@ -222,8 +222,8 @@ class _MemberQuotas:
         if self.counts[member] == self.min_quota:
             del self.below_min_quota[index]
             self.at_min_quota.append(member)
-            self.racks_below_min_quota[self.rack_of_member[member]] -= 1
-            self.racks_at_min_quota[self.rack_of_member[member]] += 1
+            self.below_min_quota_by_rack[self.rack_of_member[member]] -= 1
+            self.at_min_quota_by_rack[self.rack_of_member[member]] += 1
         else:
             index += 1
         self.next_index = index % len(self.below_min_quota) if self.below_min_quota else 0
@@ -232,6 +232,6 @@ class _MemberQuotas:
     def _take_extra(self, member: int) -> int:
         self.counts[member] += 1
         self.at_min_quota.remove(member)
-        self.racks_at_min_quota[self.rack_of_member[member]] -= 1
+        self.at_min_quota_by_rack[self.rack_of_member[member]] -= 1
         self.remaining_members_to_get_an_extra_partition -= 1
         return member

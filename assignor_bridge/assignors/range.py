@@ -67,17 +67,17 @@ class _TopicAssignment:
         #: `extra_members` members may still exceed the minimum quota by one.
         self.min_quota, self.extra_members = divmod(len(owner), len(members))
         self.counts = dict.fromkeys(members, 0)
-        self.rack_of_member = {m: group.members[m].rack for m in members if group.members[m].rack}
+        self.rack_by_member = {m: group.members[m].rack for m in members if group.members[m].rack}
         replicas = group.partition_racks.get(name, {})
-        partitions = range(len(owner) if self.rack_of_member else 0)
+        partitions = range(len(owner) if self.rack_by_member else 0)
         self.partition_racks = [frozenset(replicas.get(p, ())) for p in partitions]
         all_racks = frozenset().union(*self.partition_racks)
-        self.racks_matter = not all_racks.isdisjoint(self.rack_of_member.values()) and any(
+        self.racks_matter = not all_racks.isdisjoint(self.rack_by_member.values()) and any(
             racks != all_racks for racks in self.partition_racks
         )
 
     def is_near(self, member: int, partition: int) -> bool:
-        rack = self.rack_of_member.get(member)
+        rack = self.rack_by_member.get(member)
         return rack is None or rack in self.partition_racks[partition]
 
     def count_room(self, member: int) -> int:

@@ -122,9 +122,8 @@ class _StandbyPlacement:
         return False
 
     def _shift_and_add(
-        self, step_by_taker: dict[int, tuple[int, int]], receiver: int, task: int
+        self, step_by_taker: dict[int, tuple[int, int]], taker: int, task: int
     ) -> None:
-        taker = receiver
         while step_by_taker[taker][0] >= 0:
             giver, copied_task = step_by_taker[taker]
             self.remove(copied_task, giver)
@@ -148,5 +147,6 @@ class _StandbyPlacement:
 
 def _encode_names(names: Sequence[str | None]) -> NDArray[np.int64]:
     """Return each name's index among the sorted distinct names, -1 for None."""
-    codes = {name: code for code, name in enumerate(sorted({n for n in names if n is not None}))}
-    return np.asarray([-1 if n is None else codes[n] for n in names], dtype=np.int64)
+    distinct_names = sorted({n for n in names if n is not None})
+    code_by_name = {name: code for code, name in enumerate(distinct_names)}
+    return np.asarray([-1 if n is None else code_by_name[n] for n in names], dtype=np.int64)

@@ -85,11 +85,11 @@ def assign_streams(group: Group) -> Assignment:
 
 
 def _list_short_topics(group: Group) -> list[str]:
-    counts = {topic: group.catalog[topic] for topic in group.subscribers}
-    tasks = max(counts.values(), default=0)
+    count_by_topic = {topic: group.catalog[topic] for topic in group.subscribers}
+    tasks = max(count_by_topic.values(), default=0)
     return [
         f"topic {topic!r} is short: {pluralize(count, 'partition')} for {pluralize(tasks, 'task')}"
-        for topic, count in counts.items()
+        for topic, count in count_by_topic.items()
         if count < tasks
     ]
 

@@ -75,10 +75,10 @@ def rebalance(assignor: Assignor, group: Group, generation: int = 0) -> list[Rou
 
 def _add_user_data(assignor: Assignor, group: Group) -> Group:
     """Return the group with the user data that the assignor adds to each subscription."""
-    user_data = {member.id: assignor.user_data(member) for member in group.members}
+    user_data = [assignor.user_data(member) for member in group.members]
     members = tuple(
-        member if user_data[member.id] is None else replace(member, user_data=user_data[member.id])
-        for member in group.members
+        member if data is None else replace(member, user_data=data)
+        for member, data in zip(group.members, user_data, strict=True)
     )
     return replace(group, members=members)
 

@@ -109,8 +109,8 @@ def place_group(
     if assignment.withheld is not None:
         # Between micro-batches no partition is being read, so withheld partitions can move now.
         owner = np.where(owner < 0, assignment.withheld, owner)
-    slot_of_name = {name: slot for slot, (name, _) in enumerate(_name_members(batch))}
-    slot_of_partition = np.array([slot_of_name[name] for name in group.ids], np.int64)[owner]
+    slot_by_name = {name: slot for slot, (name, _) in enumerate(_name_members(batch))}
+    slot_of_partition = np.array([slot_by_name[name] for name in group.ids], np.int64)[owner]
     line_ids = group.catalog.starts[table.state.topic] + table.state.partition
     slot_of_line = slot_of_partition[line_ids]
     pieces = Pieces.whole(batch, slot_of_line[table.line])
@@ -134,7 +134,7 @@ def _rank_standbys(
     batch: MicroBatch, group: Group, assignment: Assignment, slot_of_partition: Ints
 ) -> dict[int, tuple[str, ...]]:
     """Return each slot's other executors with copies of its partitions, those with most first."""
-    copy_counts, max_standbys = dict[int, Counter[int]](), batch.settings.standby_replicas
+    copy_counts_by_slot, max_standbys = dict[int, Counter[int]](), batch.settings.standby_replicas
     index_by_id = {e.id: i for i, e in enumerate(batch.executors)}
     standbys = {} if batch.anonymous else assignment.standbys
     for member, partitions in sorted(standbys.items()):
@@ -142,11 +142,11 @@ def _rank_standbys(
         slots = slot_of_partition[partitions.ids_in(group.catalog)].tolist()
         for slot, count in Counter(slots).items():
             if batch.slot_executor[slot] != executor:
-                copy_counts.setdefault(slot, Counter())[executor] += count
+                copy_counts_by_slot.setdefault(slot, Counter())[executor] += count
     return {
         slot: tuple(
             batch.executors[e].id
             for e, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:max_standbys]
         )
-        for slot, counts in sorted(copy_counts.items())
+        for slot, counts in sorted(copy_counts_by_slot.items())
     }

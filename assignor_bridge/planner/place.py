@@ -179,19 +179,19 @@ def release(work: Floats, giver: Ints, excess: Floats, min_pieces: Floats) -> Fl
 
 def _fit_whole(unassigned_work: Floats, pool: Ints, room: Floats, slot_pool: Ints) -> Shares:
     """Assign each range that fits whole, largest first, to its pool's slot with the most room."""
-    heaps: dict[int, list[tuple[float, int]]] = {}
+    heap_by_pool: dict[int, list[tuple[float, int]]] = {}
     rooms, slot_pools = room.tolist(), slot_pool.tolist()
     for slot in np.argsort(-room, kind="stable").tolist():
-        heaps.setdefault(slot_pools[slot], []).append((-rooms[slot], slot))
+        heap_by_pool.setdefault(slot_pools[slot], []).append((-rooms[slot], slot))
     row = np.flatnonzero(unassigned_work)
     row = row[np.argsort(-unassigned_work[row], kind="stable")]
     slot_of_row = [-1] * len(row)
     ranges = zip(pool[row].tolist(), unassigned_work[row].tolist(), strict=True)
     for i, (range_pool, range_work) in enumerate(ranges):
-        negative_room, slot = heaps[range_pool][0]
+        negative_room, slot = heap_by_pool[range_pool][0]
         if range_work <= -negative_room:
             slot_of_row[i] = slot
-            heapq.heapreplace(heaps[range_pool], (negative_room + range_work, slot))
+            heapq.heapreplace(heap_by_pool[range_pool], (negative_room + range_work, slot))
     slot = np.array(slot_of_row, np.int64)
     return Shares(row, slot, unassigned_work[row]).take(slot >= 0)
 
