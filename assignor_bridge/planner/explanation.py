@@ -46,12 +46,12 @@ def _compare_with_last_readers(batch: MicroBatch, table: PartitionTable, pieces:
     """Compare each range's executors with its partition's last reader."""
     owner, is_owned = table.range_owner, table.range_owner >= 0
     orphaned = ~is_owned & table.had_reader[table.line]
-    home = np.where(is_owned, batch.slot_executor[owner], -1)
-    is_at_home = home[pieces.row] == batch.slot_executor[pieces.slot]
-    offsets_at_home = np.where(is_at_home, pieces.end - pieces.start, 0).astype(np.float64)
-    kept_offsets = np.bincount(pieces.row, offsets_at_home, batch.ranges)
+    last_executor = np.where(is_owned, batch.slot_executor[owner], -1)
+    is_kept = last_executor[pieces.row] == batch.slot_executor[pieces.slot]
+    kept_sizes = np.where(is_kept, pieces.end - pieces.start, 0).astype(np.float64)
+    kept_offsets = np.bincount(pieces.row, kept_sizes, batch.ranges)
     keeps_start = np.zeros(batch.ranges, np.bool_)
-    keeps_start[pieces.row[is_at_home & (pieces.start == batch.start[pieces.row])]] = True
+    keeps_start[pieces.row[is_kept & (pieces.start == batch.start[pieces.row])]] = True
     keeps_most = 2 * kept_offsets >= batch.size
     moved, handed_over = is_owned & ~keeps_start, keeps_start & ~keeps_most
     moved_offsets = float((batch.size - kept_offsets)[is_owned | orphaned].sum())

@@ -176,13 +176,13 @@ def _apply_reports(owner: Ints, report_line: Ints, batch: MicroBatch) -> tuple[I
     about. Such reports are used only if the partition had no owner.
     """
     reports = batch.observed
-    row = np.flatnonzero(report_line >= 0)
+    report = np.flatnonzero(report_line >= 0)
     index_by_id = {e.id: i for i, e in enumerate(batch.executors)}
     executor_index = np.array([index_by_id.get(id_, -1) for id_ in reports.executors], np.int64)
-    row = row[executor_index[reports.executor[row]] >= 0]
-    if batch.anonymous or not len(row):
+    report = report[executor_index[reports.executor[report]] >= 0]
+    if batch.anonymous or not len(report):
         return owner, None
-    line, executor = report_line[row], executor_index[reports.executor[row]]
+    line, executor = report_line[report], executor_index[reports.executor[report]]
     last_slot = owner[line]
     planned_executor = np.where(last_slot >= 0, batch.slot_executor[last_slot], -1)
     is_single = np.bincount(report_line[report_line >= 0])[line] == 1
