@@ -52,12 +52,12 @@ def balance_mixed_subscriptions(
     >>> owner.tolist()
     [0, 1, 1, 0]
     """
-    ids, classes, far_members = split_topics_by_rack_set(catalog, classes, racks)
+    ids_by_topic, classes, far_members = split_topics_by_rack_set(catalog, classes, racks)
     members_by_topic: dict[int, list[int]] = {}
     for topics, members in classes:
         for topic in topics:
             members_by_topic.setdefault(topic, []).extend(members)
-    owners = {t: owner[ids[t]] for t in sorted(members_by_topic)}
+    owners = {t: owner[ids_by_topic[t]] for t in sorted(members_by_topic)}
     claimed_owners = {t: owner_by_partition.copy() for t, owner_by_partition in owners.items()}
     load = np.zeros(max(max(members) for _, members in classes) + 1, np.int64)
     for topic, owner_by_partition in owners.items():
@@ -89,7 +89,7 @@ def balance_mixed_subscriptions(
     for topic, owner_by_partition in owners.items():
         if chains_moved or cycles_moved or far_members:
             _choose_partitions(owner_by_partition, claimed_owners[topic], flow.count[topic])
-        owner[ids[topic]] = owner_by_partition
+        owner[ids_by_topic[topic]] = owner_by_partition
 
 
 def _count_by_member(owner: Owners) -> dict[int, int]:

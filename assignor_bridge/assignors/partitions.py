@@ -104,14 +104,13 @@ class Catalog(Mapping[str, int]):
         """Return the sorted, distinct ids of the partitions in `owned` that exist here."""
         if isinstance(owned, Partitions):
             return owned.ids_in(self)
-        ids_by_topic = []
+        id_arrays = []
         for topic, numbers in owned.items():
             if topic in self.index:
                 start, count = self.span(topic).start, self[topic]
-                ids_by_topic.append(
-                    start + np.fromiter((n for n in numbers if 0 <= n < count), np.int64)
-                )
-        return np.unique(np.concatenate(ids_by_topic)) if ids_by_topic else _NO_IDS
+                existing_numbers = np.fromiter((n for n in numbers if 0 <= n < count), np.int64)
+                id_arrays.append(start + existing_numbers)
+        return np.unique(np.concatenate(id_arrays)) if id_arrays else _NO_IDS
 
     def name(self, partition_id: int) -> str:
         """Return the name of a partition: topic and number, such as `t0-3`."""
