@@ -70,7 +70,7 @@ class CustomAssignor:
             return cast("Assignment", self._function(group))
 
     def user_data(self, member: Member) -> bytes | None:
-        """Return the bytes that it adds to a subscription (`Assignor.user_data`)."""
+        """Return the bytes that it adds to a subscription, or None (`Assignor.user_data`)."""
         data = self._call("user_data", (bytes, bytearray), "bytes or None", member)
         return None if data is None else bytes(data)
 

@@ -106,7 +106,7 @@ class _StandbyPlacement:
     def _add_by_shifting(self, task: int) -> bool:
         """Shift other copies to make room, and add a copy of `task`; return False if impossible."""
         givers = [m for m in range(len(self.counts)) if m not in self.holders[task]]
-        step_by_taker = dict.fromkeys(givers, (-1, -1))  # giver and copied task
+        step_by_taker = dict.fromkeys(givers, (-1, -1))  # giver and copied task, -1 if none
         unvisited = set(self.holders[task])
         queue = deque(givers)
         while queue:

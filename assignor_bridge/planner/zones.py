@@ -63,7 +63,7 @@ class ZoneMap(NamedTuple):
 
 
 def map_zones(batch: MicroBatch, weights: Weights, slots: Ints) -> ZoneMap | None:
-    """Return the zones of `slots` and their near ranges; None if zones cannot change the plan."""
+    """Return which zones ranges are near to; None if zones make no difference or are not used."""
     zones, price = batch.zones, batch.settings.zone_price_per_gb
     if zones is None or batch.replicas is None or not price:
         return None
@@ -81,7 +81,7 @@ def map_zones(batch: MicroBatch, weights: Weights, slots: Ints) -> ZoneMap | Non
 
 
 def find_last_near_pieces(batch: MicroBatch, pieces: Pieces) -> Ints:
-    """Return the index of each cut range's last near piece; none if zones are not used."""
+    """Return the index of each cut range's last piece with a near reader; none without zones."""
     zones, replicas = batch.zones, batch.replicas
     has_price = bool(batch.settings.zone_price_per_gb)
     if zones is None or replicas is None or not has_price or len(zones.names) > MAX_ZONES:
@@ -94,7 +94,7 @@ def find_last_near_pieces(batch: MicroBatch, pieces: Pieces) -> Ints:
 
 
 def predict_bytes(batch: MicroBatch, weights: Weights) -> Floats:
-    """Return the predicted bytes of each range; until some are reported, its offsets decide."""
+    """Return the predicted bytes of each range, from its offsets until bytes are reported."""
     if weights.bytes is None:
         return np.asarray(batch.size * _ASSUMED_BYTES_PER_OFFSET, np.float64)
     return weights.bytes
