@@ -84,7 +84,7 @@ def encode_names(names: Sequence[str]) -> Names:
 class MicroBatch:
     """Ranges, executors, and reports of one micro-batch."""
 
-    #: Topics of the requested ranges, including empty ones, sorted by name.
+    #: Topics of all requested ranges, even of empty ones, sorted by name.
     topics: tuple[str, ...]
     #: Index in `topics`, partition number, first offset, and end offset of each range.
     topic: Ints

@@ -50,7 +50,7 @@ class Placement:
     pieces: Pieces
     #: Lower bound on the time that the slots in use need (see `find_lower_bound`).
     bound: float
-    #: Slot of each table line, -1 if none. Lines with data may have their last reader's slot.
+    #: Slot of each table line, -1 if none; `remember` updates the lines with data.
     slot_of_line: Ints
     #: Sentences about the slots in use, or the notes of a group assignor.
     notes: tuple[str, ...] = ()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.table import PartitionTable
 
-#: Executor name of members in local mode.
+#: Executor name of members if no executor takes tasks, as in local mode.
 LOCAL = "local"
 #: Maximum partitions of a group; more are a mistake, and could exhaust memory.
 _MAX_PARTITIONS = 5_000_000

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class PartitionTable:
-    """The state with the batch's partitions, without dropped ones, and current slots as members."""
+    """The state plus the batch's partitions, minus dropped ones, with current slots as members."""
 
     state: StickyState
     #: Topic and partition of each line as one number, ascending.
