@@ -134,8 +134,8 @@ def release(work: Floats, giver: Ints, excess: Floats, min_pieces: Floats) -> Fl
     2. Cut the smallest range that is large enough alone, because this moves the least work in the
        next batch. If no range is large enough, cut the largest one and repeat.
 
-    `giver` is the slot of each range, -1 if that slot is not overloaded. `excess` and `min_pieces`
-    have one element per slot.
+    `giver` is the overloaded slot of each range (its group in `planner.zones`), -1 if none.
+    `excess` and `min_pieces` have one element per giver.
     """
     released_work, row = np.zeros(len(work)), np.flatnonzero(giver >= 0)
     row = row[np.lexsort((-work[row], giver[row]))]

@@ -125,15 +125,15 @@ def divide_by_zone(
     quota, executor, max_imbalance = capacity.quota, capacity.executor, capacity.max_imbalance
     if zones is None:
         return Parts(np.arange(len(work)), owner * 0, work, owner, capacity, executor * 0, None)
-    row, zone, amount = _divide_among_zones(work, owner, capacity, zones, min_piece)
+    row, zone, part_work = _divide_among_zones(work, owner, capacity, zones, min_piece)
     zone_quota = np.bincount(zones.slot_zone, quota)
-    zone_fill = np.bincount(zone, amount, len(zone_quota)) / zone_quota
+    zone_fill = np.bincount(zone, part_work, len(zone_quota)) / zone_quota
     slot_fill = np.maximum(zone_fill, 1e-300)[zones.slot_zone]
     allowance = (1 + USED_ALLOWANCE * max_imbalance) / slot_fill - 1
     slot_imbalance = np.maximum(0.0, allowance) / USED_ALLOWANCE
     part_owner = np.where(np.append(zones.slot_zone, -1)[owner[row]] == zone, owner[row], -1)
     part_capacity = Capacity(quota * slot_fill, executor, slot_imbalance)
-    return Parts(row, zone, amount, part_owner, part_capacity, zones.slot_zone, zones.near)
+    return Parts(row, zone, part_work, part_owner, part_capacity, zones.slot_zone, zones.near)
 
 
 def join_parts(parts: Parts, shares: Shares, work: Floats, owner: Ints) -> Shares:
@@ -175,7 +175,7 @@ def place_parts_whole(parts: Parts, work: Floats, owner: Ints, capacity: Capacit
 def _divide_among_zones(
     work: Floats, owner: Ints, capacity: Capacity, zones: ZoneMap, min_piece: float
 ) -> tuple[Ints, Ints, Floats]:
-    """Return the range, the zone, and the amount of work of each part.
+    """Return the range, the zone, and the work of each part.
 
     1. Group ranges by their near zones, their owner's zone, and whether a move pays.
     2. Decide how much of each group each zone reads (`assign_groups_to_zones`).
@@ -235,8 +235,8 @@ def _divide_among_zones(
     kept_work = np.maximum(work - released_work, 0.0)
     rows = np.flatnonzero(kept_work > _ROUNDING * work)
     parts.append((rows, home[rows], kept_work[rows]))
-    row, zone, amount = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return row, zone, amount
+    row, zone, part_work = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return row, zone, part_work
 
 
 def _release_to_zones(work: Floats, zone_work: Floats, min_piece: float) -> Floats:
