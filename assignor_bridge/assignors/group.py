@@ -44,7 +44,7 @@ class Member:
     instance: str | None = None
     #: For `failover`: the highest gets all partitions. None: as in `user_data`, or else lowest.
     priority: int | None = None
-    #: For `lag-aware-sticky`: capacity relative to other members (2: twice the load); above 0.
+    #: For `lag-aware-sticky`: capacity relative to others (2: twice the load); finite, above 0.
     capacity: float = 1.0
     #: For `streams`: the partitions of which it keeps a standby copy.
     standby: Mapping[str, Sequence[int]] = field(default_factory=dict)
