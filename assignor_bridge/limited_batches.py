@@ -28,7 +28,7 @@ class LimitedBatch(NamedTuple):
     #: Memory for the next admission.
     memory: Memory
     #: Unread offsets divided by admitted offsets, for the plan of this batch.
-    backlog: float = 1.0
+    backlog_ratio: float = 1.0
 
 
 def limit_batch(

@@ -56,7 +56,7 @@ class Worker:
     def _start_stream(self, find: Finder) -> None:
         self._find = find  # keeps custom assignors for one run of the stream
         self._memory = Memory()
-        self._backlog = 1.0  # backlog of the last admitted batch; its plan resets this to 1
+        self._backlog_ratio = 1.0  # of the last admitted batch; its plan resets this to 1
         self._decode_state = lru_cache(maxsize=1)(decode_or_empty)
 
     def answer(self, line: bytes) -> Answer:
@@ -92,7 +92,8 @@ class Worker:
             case AdmitBatch():
                 state, _ = self._decode_state(request.state)  # empty if it is unusable
                 limited_batch = limit_batch(request, self._require_options(), self._memory, state)
-                self._memory, self._backlog = limited_batch.memory, limited_batch.backlog
+                self._memory = limited_batch.memory
+                self._backlog_ratio = limited_batch.backlog_ratio
                 return limited_batch.answer
 
     def _require_options(self) -> PlannerOptions:
@@ -102,7 +103,7 @@ class Worker:
 
     def _plan(self, request: PlanBatch) -> Planned:
         batch = unpack_batch(request, self._require_options())
-        batch, self._backlog = replace(batch, backlog=self._backlog), 1.0
+        batch, self._backlog_ratio = replace(batch, backlog_ratio=self._backlog_ratio), 1.0
         state, warning = self._decode_state(request.state)
         planned_batch = plan_step(batch, state, self._find, warning)
         return Planned(

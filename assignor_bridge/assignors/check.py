@@ -140,8 +140,8 @@ class _AnswerCheck:
         """Check an array of member indices, one per partition; -1 means no member."""
         indices, total, member_count = np.asarray(values), self.catalog.total, len(self.group.ids)
         if indices.ndim != 1 or (indices.dtype.kind not in "iu" and len(indices)):
-            kind = f"{indices.ndim} dimensions of {indices.dtype}"
-            self.fail(f"returned {part!r} with {kind}, not one dimension of member indices")
+            layout = f"{indices.ndim} dimensions of {indices.dtype}"
+            self.fail(f"returned {part!r} with {layout}, not one dimension of member indices")
         if len(indices) != total:
             self.fail(f"returned {len(indices)} member indices in {part!r} for {total} partitions")
         for member in (int(indices.min()), int(indices.max())) if total else ():
@@ -183,8 +183,8 @@ class _AnswerCheck:
         name, count = self.group.ids[member], self.catalog.get(topic, 0)
         is_number = isinstance(partition, (int, np.integer)) and not isinstance(partition, bool)
         if not is_number or not 0 <= partition < count:
-            kind = "" if is_number else f" (a {type(partition).__name__})"
-            description = f"{topic}-{str(partition)[:40]}{kind} ({count} partitions exist)"
+            type_note = "" if is_number else f" (a {type(partition).__name__})"
+            description = f"{topic}-{str(partition)[:40]}{type_note} ({count} partitions exist)"
             self.fail(f"gave {name!r} a partition that does not exist", (description,))
         partition_id = self.catalog.span(topic).start + int(partition)
         if owner[partition_id] >= 0:

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.assignors.partitions import Partitions
 from checkpoints.user_data import NO_GENERATION, decode_claim, encode_claim, encode_generation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from assignor_bridge.assignors.group import Group, Member
-    from assignor_bridge.assignors.partitions import Ids
+    from assignor_bridge.assignors.partitions import Ids, Owners
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Claims:
     #: Index of the claiming member, for each element of `ids`.
     claimant: Ids
     #: For each partition, index of the member with the valid claim; -1 if there is none.
-    owner: NDArray[np.int32]
+    owner: Owners
 
 
 def resolve_claims(group: Group, *, newest_only: bool = False) -> Claims:
@@ -62,16 +61,10 @@ def resolve_claims(group: Group, *, newest_only: bool = False) -> Claims:
 
 def _collect_claims(group: Group) -> tuple[Ids, Ids]:
     """Return the ids of the claimed partitions, and the claiming member's index for each."""
-    catalog, no_ids = group.catalog, np.empty(0, np.int64)
-    claimed_ids = []
-    for member in group.members:
-        if isinstance(member.owned, Partitions):
-            claimed_ids.append(member.owned.ids_in(catalog))
-        else:
-            claimed_ids.append(catalog.ids(member.owned) if member.owned else no_ids)
+    claimed_ids = [group.catalog.ids(member.owned) for member in group.members]
     claim_counts = np.fromiter(map(len, claimed_ids), np.int64, len(claimed_ids))
     if not claim_counts.any():
-        return no_ids, no_ids
+        return np.empty(0, np.int64), np.empty(0, np.int64)
     return np.concatenate(claimed_ids), np.repeat(np.arange(len(claimed_ids)), claim_counts)
 
 

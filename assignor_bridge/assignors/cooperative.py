@@ -18,13 +18,12 @@ from assignor_bridge.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from assignor_bridge.assignors.claims import Claims
     from assignor_bridge.assignors.group import Group
+    from assignor_bridge.assignors.partitions import Owners
 
     #: Assigns the unowned partitions and balances all of them, in place.
-    Balance = Callable[[NDArray[np.int32]], None]
+    Balance = Callable[[Owners], None]
 
 #: Maximum number of further attempts to find an answer that the second round does not change.
 _MAX_RETRIES = 8
@@ -80,8 +79,7 @@ def assign_constrained_cooperative_sticky(group: Group) -> Assignment:
     C0: [t0p0, t1p0]
     C1: [t0p1, t1p1]
     """
-    reason = describe_different_subscriptions(group)
-    if reason:
+    if reason := describe_different_subscriptions(group):
         raise OptionError(
             f"assignor 'constrained-cooperative-sticky' refused the group: {reason}. "
             "Use 'cooperative-sticky' for such groups."
@@ -91,7 +89,7 @@ def assign_constrained_cooperative_sticky(group: Group) -> Assignment:
         ids = ids[group.subscribed[ids]]
     members, racks = np.arange(len(group.members)), find_racks(group)
 
-    def divide(owner: NDArray[np.int32]) -> None:
+    def divide(owner: Owners) -> None:
         if len(ids):
             divide_evenly(group.catalog, owner, ids, members, fill="blocks", racks=racks)
 
@@ -131,7 +129,7 @@ def _assign_first_round(group: Group, claims: Claims, balance_owners: Balance) -
     return answer
 
 
-def _withhold(group: Group, claims: Claims, owner: NDArray[np.int32]) -> Assignment:
+def _withhold(group: Group, claims: Claims, owner: Owners) -> Assignment:
     """Return an assignment that withholds partitions which another member must revoke first."""
     is_withheld = np.zeros(len(owner), np.bool_)
     is_withheld[claims.ids[owner[claims.ids] != claims.claimant]] = True

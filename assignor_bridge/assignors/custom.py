@@ -1,7 +1,4 @@
-"""Import custom assignors: by entry point, or as `package.module:Class`.
-
-The imported object is wrapped in `own.CustomAssignor`, an implementation of `protocol.Assignor`.
-"""
+"""Import custom assignors by entry point, or as `package.module:Class`; `own` adapts them."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ class Finder:
         self._custom_by_name: dict[str, Assignor] = {}
 
     def __call__(self, name: str) -> Assignor:
-        """Return the same assignor for a name each time; `find` finds it."""
+        """Return what `find` returns for this name, the same object each time."""
         if name in ASSIGNORS:
             return ASSIGNORS[name]
         if name not in self._custom_by_name:

@@ -42,9 +42,9 @@ class Member:
     host: str | None = None
     #: Instance id of a static member; Kafka sorts static members by it.
     instance: str | None = None
-    #: For `failover`: the highest gets all partitions; None: read `user_data`, or else lowest.
+    #: For `failover`: the highest gets all partitions. None: as in `user_data`, or else lowest.
     priority: int | None = None
-    #: For `lag-aware-sticky`: capacity relative to other members (2: twice the load); above 0.
+    #: For `lag-aware-sticky`: capacity relative to others (2: twice the load); finite, above 0.
     capacity: float = 1.0
     #: For `streams`: the partitions of which it keeps a standby copy.
     standby: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -70,7 +70,8 @@ class Group:
     """The complete input of an assignor.
 
     Members are kept sorted by id. `topics` has all existing topics with their partition counts;
-    subscriptions to other topics are ignored. Raises OptionError if two members have the same id.
+    subscriptions to other topics are ignored. Raises OptionError if two members have the same id,
+    or if `standby_replicas` is negative.
     """
 
     members: tuple[Member, ...]
@@ -95,7 +96,7 @@ class Group:
 
     @property
     def catalog(self) -> Catalog:
-        """`topics`, with a number for each partition."""
+        """`topics`, with an id for each partition."""
         return cast("Catalog", self.topics)  # `__post_init__` converts it
 
     @cached_property
@@ -107,7 +108,7 @@ class Group:
     def kafka_order(self) -> tuple[int, ...]:
         """Indices of members in the order of Kafka's `AbstractPartitionAssignor.MemberInfo`.
 
-        Static members come first, by instance id, which restarts keep; then the others, by id.
+        Static members come first, by instance id, which survives restarts; then the others, by id.
         """
         keys = [(m.instance is None, m.instance or "", i) for i, m in enumerate(self.members)]
         return tuple(index for _, _, index in sorted(keys))
@@ -118,10 +119,10 @@ class Group:
         indices_by_object: dict[int, list[int]] = {}
         for index, member in enumerate(self.members):
             indices_by_object.setdefault(id(member.topics), []).append(index)
-        by_topics: dict[frozenset[str], list[int]] = {}
+        indices_by_topics: dict[frozenset[str], list[int]] = {}
         for indices in indices_by_object.values():
-            by_topics.setdefault(self.members[indices[0]].topics, []).extend(indices)
-        return tuple((topics, tuple(sorted(indices))) for topics, indices in by_topics.items())
+            indices_by_topics.setdefault(self.members[indices[0]].topics, []).extend(indices)
+        return tuple((ts, tuple(sorted(indices))) for ts, indices in indices_by_topics.items())
 
     @cached_property
     def subscribers(self) -> Mapping[str, tuple[int, ...]]:

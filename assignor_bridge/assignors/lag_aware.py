@@ -55,18 +55,18 @@ def assign_lag_aware(group: Group) -> Assignment:
                 assign_unowned_by_rack(racks, owner, owner.copy(), ids, np.asarray(subscribers))
             continue
         sorted_partitions = sorted(range(count), key=lambda p: -topic_lags[p])
-        lag_of_member: dict[int, float] = dict.fromkeys(subscribers, 0)
-        tolerated_lag = _TOLERATED_SHARE * sum(topic_lags) / len(lag_of_member)
-        for start in range(0, count, len(lag_of_member)):  # counts are equal when a round begins
-            member_lags = sorted(lag_of_member.items(), key=_rank_by_lag)
-            partitions = sorted_partitions[start : start + len(lag_of_member)]
+        lag_by_member: dict[int, float] = dict.fromkeys(subscribers, 0)
+        tolerated_lag = _TOLERATED_SHARE * sum(topic_lags) / len(lag_by_member)
+        for start in range(0, count, len(lag_by_member)):  # counts are equal when a round begins
+            member_lags = sorted(lag_by_member.items(), key=lambda item: (item[1], item[0]))
+            partitions = sorted_partitions[start : start + len(lag_by_member)]
             members = [member for member, _ in member_lags]
             if racks is not None:
                 rack_sets = racks.rack_set[span][partitions].tolist()
                 members = _prefer_near_members(racks, rack_sets, member_lags, tolerated_lag)
             for partition, member in zip(partitions, members, strict=False):
                 owner[span.start + partition] = member
-                lag_of_member[member] += topic_lags[partition]
+                lag_by_member[member] += topic_lags[partition]
     return Assignment(group, owner)
 
 
@@ -76,7 +76,7 @@ def _prefer_near_members(
     member_lags: Sequence[tuple[int, float]],
     tolerated_lag: float,
 ) -> list[int]:
-    """Return a different member for the partition of each rack set.
+    """Return a member for each partition, all different, given the partitions' rack sets.
 
     `member_lags` is sorted by lag. The first free near member (see `find_racks`) is used if its
     lag exceeds the first free member's by at most `tolerated_lag`, else the first free member.
@@ -99,10 +99,6 @@ def _prefer_near_members(
             del queue_by_rack[rack_of_member[member]]
         chosen_members.append(member)
     return chosen_members
-
-
-def _rank_by_lag(item: tuple[int, float]) -> tuple[float, int]:
-    return item[1], item[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,7 @@ from assignor_bridge.negative_cycle import find_negative_cycle
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
-    from assignor_bridge.assignors.partitions import Catalog, Ids
+    from assignor_bridge.assignors.partitions import Catalog, Ids, Owners
     from assignor_bridge.assignors.rack_aware import GroupRacks, Subscription
 
 _NO_MEMBERS: frozenset[int] = frozenset()
@@ -37,7 +35,7 @@ _NO_MEMBERS: frozenset[int] = frozenset()
 
 def balance_mixed_subscriptions(
     catalog: Catalog,
-    owner: NDArray[np.int32],
+    owner: Owners,
     classes: Sequence[Subscription],
     racks: GroupRacks | None = None,
 ) -> None:
@@ -54,25 +52,26 @@ def balance_mixed_subscriptions(
     >>> owner.tolist()
     [0, 1, 1, 0]
     """
-    ids, classes, far_members = split_topics_by_rack_set(catalog, classes, racks)
-    subscribers: dict[int, list[int]] = {}
+    ids_by_topic, classes, far_members = split_topics_by_rack_set(catalog, classes, racks)
+    members_by_topic: dict[int, list[int]] = {}
     for topics, members in classes:
         for topic in topics:
-            subscribers.setdefault(topic, []).extend(members)
-    owners = {t: owner[ids[t]] for t in sorted(subscribers)}
-    claims = {t: owner_by_partition.copy() for t, owner_by_partition in owners.items()}
+            members_by_topic.setdefault(topic, []).extend(members)
+    owners = {t: owner[ids_by_topic[t]] for t in sorted(members_by_topic)}
+    claimed_owners = {t: owner_by_partition.copy() for t, owner_by_partition in owners.items()}
     load = np.zeros(max(max(members) for _, members in classes) + 1, np.int64)
     for topic, owner_by_partition in owners.items():
         if topic in far_members:
             owner_by_partition[np.isin(owner_by_partition, list(far_members[topic]))] = -1
         load += np.bincount(owner_by_partition[owner_by_partition >= 0], minlength=len(load))
     # 1. Assign the unowned partitions.
-    for topic in sorted(subscribers, key=lambda t: (len(subscribers[t]), t)):
+    for topic in sorted(members_by_topic, key=lambda t: (len(members_by_topic[t]), t)):
         unowned = np.flatnonzero(owners[topic] < 0)
         if len(unowned):
-            near_members = [m for m in subscribers[topic] if m not in far_members.get(topic, ())]
+            subscribers = members_by_topic[topic]
+            near_members = [m for m in subscribers if m not in far_members.get(topic, ())]
             receivers = _choose_least_loaded(
-                load, np.asarray(sorted(near_members or subscribers[topic])), len(unowned)
+                load, np.asarray(sorted(near_members or subscribers)), len(unowned)
             )
             owners[topic][unowned] = receivers
             load += np.bincount(receivers, minlength=len(load))
@@ -80,7 +79,7 @@ def balance_mixed_subscriptions(
         [topics for topics, _ in classes],
         {m: c for c, (_, members) in enumerate(classes) for m in members},
         {t: _count_by_member(owner_by_partition) for t, owner_by_partition in owners.items()},
-        {t: _count_by_member(claimed_owner) for t, claimed_owner in claims.items()},
+        {t: _count_by_member(claimed_owner) for t, claimed_owner in claimed_owners.items()},
         load.tolist(),
         far_members,
     )
@@ -89,11 +88,11 @@ def balance_mixed_subscriptions(
     # 4. Choose the partitions.
     for topic, owner_by_partition in owners.items():
         if chains_moved or cycles_moved or far_members:
-            _choose_partitions(owner_by_partition, claims[topic], flow.count[topic])
-        owner[ids[topic]] = owner_by_partition
+            _choose_partitions(owner_by_partition, claimed_owners[topic], flow.count[topic])
+        owner[ids_by_topic[topic]] = owner_by_partition
 
 
-def _count_by_member(owner: NDArray[np.int32]) -> dict[int, int]:
+def _count_by_member(owner: Owners) -> dict[int, int]:
     members, counts = np.unique(owner[owner >= 0], return_counts=True)
     return dict(zip(members.tolist(), counts.tolist(), strict=True))
 
@@ -116,7 +115,7 @@ def _choose_least_loaded(load: Ids, members: Ids, count: int) -> Ids:
 
 
 def _choose_partitions(
-    owner_by_partition: NDArray[np.int32], claimed_owner: NDArray[np.int32], counts: dict[int, int]
+    owner_by_partition: Owners, claimed_owner: Owners, counts: dict[int, int]
 ) -> None:
     """Choose each member's partitions of a topic, in place: claimed, then assigned, then any."""
     assigned_owner = owner_by_partition.copy()
@@ -140,7 +139,7 @@ class _Flow:
     #: Topics of each class (distinct subscription).
     topics: list[tuple[int, ...]]
     #: Class of each member.
-    class_of: dict[int, int]
+    class_by_member: dict[int, int]
     #: By topic and member: number of partitions assigned now; no zeros.
     count: dict[int, dict[int, int]]
     #: By topic and member: number of partitions claimed.
@@ -167,7 +166,7 @@ def _move_along_chains(flow: _Flow) -> bool:
     while may_improve:
         may_improve = False
         is_done: dict[int, bool] = {}
-        for receiver in sorted(flow.class_of, key=lambda m: (load[m], m)):
+        for receiver in sorted(flow.class_by_member, key=lambda m: (load[m], m)):
             while not is_done.get(receiver):
                 next_step, giver = _find_givers(flow, receiver)
                 if load[giver] < load[receiver] + 2:
@@ -195,7 +194,7 @@ def _find_givers(flow: _Flow, receiver: int) -> tuple[dict[int, tuple[int, int]]
     most_loaded = receiver
     while queue:
         taker = queue.popleft()
-        class_index = flow.class_of[taker]
+        class_index = flow.class_by_member[taker]
         if class_index in seen_classes:
             continue
         seen_classes.add(class_index)
@@ -235,46 +234,47 @@ def _find_saving_cycle(flow: _Flow) -> list[tuple[int, int]]:
     """
     lost_claims = [
         (topic, member)
-        for topic, claims in flow.claimed_count.items()
-        for member, count in claims.items()
+        for topic, claimed_count in flow.claimed_count.items()
+        for member, count in claimed_count.items()
         if flow.count[topic].get(member, 0) < count
     ]
     if not lost_claims and not any(
         flow.far_members.get(t, _NO_MEMBERS) & count.keys() for t, count in flow.count.items()
     ):
         return []
-    members = sorted(flow.class_of)
+    members = sorted(flow.class_by_member)
     # The nodes are members, topics, classes, and levels of load, in this order.
-    member_node = {m: i for i, m in enumerate(members)}
-    topic_node = {t: len(member_node) + i for i, t in enumerate(flow.count)}
-    first_class_node = len(member_node) + len(topic_node)
+    node_by_member = {m: i for i, m in enumerate(members)}
+    node_by_topic = {t: len(node_by_member) + i for i, t in enumerate(flow.count)}
+    first_class_node = len(node_by_member) + len(node_by_topic)
     first_level_node = first_class_node + len(flow.topics)
     crossing_cost = 2 * first_level_node + max(flow.load) + 2  # more than all moves of a cycle
     edges: list[tuple[int, int, int]] = []
     for topic, count_by_member in flow.count.items():
-        claims, far_members = flow.claimed_count[topic], flow.far_members.get(topic, _NO_MEMBERS)
+        claimed_count = flow.claimed_count[topic]
+        far_members = flow.far_members.get(topic, _NO_MEMBERS)
         for m, count in count_by_member.items():  # giving away an unclaimed partition saves a move
-            saving = int(count > claims.get(m, 0)) + crossing_cost * (m in far_members)
-            edges.append((member_node[m], topic_node[topic], -saving))
+            saving = int(count > claimed_count.get(m, 0)) + crossing_cost * (m in far_members)
+            edges.append((node_by_member[m], node_by_topic[topic], -saving))
     for topic, m in lost_claims:  # taking a claimed partition back
         is_far = m in flow.far_members.get(topic, _NO_MEMBERS)
-        edges.append((topic_node[topic], member_node[m], crossing_cost * is_far))
+        edges.append((node_by_topic[topic], node_by_member[m], crossing_cost * is_far))
     # All members of a class are in one rack.
-    member_of_class = {class_index: m for m, class_index in flow.class_of.items()}
+    member_by_class = {class_index: m for m, class_index in flow.class_by_member.items()}
     for class_index, topics_of_class in enumerate(flow.topics):
         for t in topics_of_class:
-            is_far = member_of_class[class_index] in flow.far_members.get(t, _NO_MEMBERS)
+            is_far = member_by_class[class_index] in flow.far_members.get(t, _NO_MEMBERS)
             cost = 1 + crossing_cost * is_far
-            edges.append((topic_node[t], first_class_node + class_index, cost))
+            edges.append((node_by_topic[t], first_class_node + class_index, cost))
     min_load = min(flow.load[m] for m in members)
     for m in members:
-        edges.append((first_class_node + flow.class_of[m], member_node[m], 0))
+        edges.append((first_class_node + flow.class_by_member[m], node_by_member[m], 0))
         level_node = first_level_node + flow.load[m] - min_load
-        edges.extend(((member_node[m], level_node + 1, 0), (level_node, member_node[m], 0)))
+        edges.extend(((node_by_member[m], level_node + 1, 0), (level_node, node_by_member[m], 0)))
     cycle = find_negative_cycle(*np.asarray(edges, dtype=np.int64).T)
     if not cycle:
         return []
-    topic_by_node = {node: topic for topic, node in topic_node.items()}
+    topic_by_node = {node: topic for topic, node in node_by_topic.items()}
     start = next(i for i, node in enumerate(cycle) if node < len(members))
     cycle = cycle[start:] + cycle[:start]
     return [  # a member is followed by a topic, or by the level that joins two chains

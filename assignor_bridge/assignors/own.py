@@ -70,7 +70,7 @@ class CustomAssignor:
             return cast("Assignment", self._function(group))
 
     def user_data(self, member: Member) -> bytes | None:
-        """Return the bytes that it adds to a subscription (`Assignor.user_data`)."""
+        """Return the bytes that it adds to a subscription, or None (`Assignor.user_data`)."""
         data = self._call("user_data", (bytes, bytearray), "bytes or None", member)
         return None if data is None else bytes(data)
 
@@ -90,13 +90,12 @@ class CustomAssignor:
         return self._read_attribute("on_assignment") is not None
 
     def with_options(self, options: Mapping[str, str]) -> CustomAssignor:
-        """Return this assignor configured with `options`; equal options return the same object."""
+        """Return the assignor for `options`, cached by them; OptionError if it rejects them."""
         key = frozenset(options.items())
         if key in self._variants:
             return self._variants[key]
         assignor = CustomAssignor(self._reference, self._user_object) if self._variants else self
-        configure = assignor._read_attribute("configure")
-        if configure is not None:
+        if (configure := assignor._read_attribute("configure")) is not None:
             keys = ", ".join(options) or "none are given"
             with convert_errors(
                 OptionError, f"assignor {self.name!r} does not accept its options ({keys}): {{}}"
@@ -124,8 +123,7 @@ class CustomAssignor:
 
     def _call(self, method: str, expected_type: Any, expected: str, *arguments: Any) -> Any:
         """Return an optional method's answer, None without it; raise PlanError if it is invalid."""
-        function = self._read_attribute(method)
-        if function is None:
+        if (function := self._read_attribute(method)) is None:
             return None
         with convert_errors(PlanError, f"assignor {self.name!r} raised {{}} in {method}"):
             answer = function(*arguments)
@@ -144,8 +142,7 @@ class CustomAssignor:
         )
 
     def _read_name(self) -> str:
-        name = self._read_attribute("name")
-        if name is None:
+        if (name := self._read_attribute("name")) is None:
             return self._reference
         if not isinstance(name, str) or not name.isprintable() or not name.strip() or "," in name:
             raise OptionError(
@@ -198,9 +195,7 @@ def configure_assignors(
                 f"custom assignor in use ({custom_names})"
             )
         options_by_name[assignor_name][option[len(assignor_name) + 1 :]] = value
-    return {
-        name: a.with_options(options_by_name[a.name.lower()])
-        if isinstance(a, CustomAssignor)
-        else a
-        for name, a in assignors.items()
-    }
+    for name, assignor in assignors.items():
+        if isinstance(assignor, CustomAssignor):
+            assignors[name] = assignor.with_options(options_by_name[assignor.name.lower()])
+    return assignors

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ids = NDArray[np.int64]
+    #: Index of the member that owns each partition, by partition id; -1 for none.
+    Owners = NDArray[np.int32]
 
 _NO_IDS = np.empty(0, np.int64)
 
 
 class Catalog(Mapping[str, int]):
-    """Topics with their partition counts, and an id (from 0) for each partition.
+    """Topics with their partition counts, at least 0, and an id (from 0) for each partition.
 
     >>> catalog = Catalog({"t0": 2, "t1": 3})
     >>> catalog.ids({"t1": [0, 2]}), catalog.name(4)
@@ -102,14 +104,13 @@ class Catalog(Mapping[str, int]):
         """Return the sorted, distinct ids of the partitions in `owned` that exist here."""
         if isinstance(owned, Partitions):
             return owned.ids_in(self)
-        ids_by_topic = []
+        id_arrays = []
         for topic, numbers in owned.items():
             if topic in self.index:
                 start, count = self.span(topic).start, self[topic]
-                ids_by_topic.append(
-                    start + np.fromiter((n for n in numbers if 0 <= n < count), np.int64)
-                )
-        return np.unique(np.concatenate(ids_by_topic)) if ids_by_topic else _NO_IDS
+                existing_numbers = np.fromiter((n for n in numbers if 0 <= n < count), np.int64)
+                id_arrays.append(start + existing_numbers)
+        return np.unique(np.concatenate(id_arrays)) if id_arrays else _NO_IDS
 
     def name(self, partition_id: int) -> str:
         """Return the name of a partition: topic and number, such as `t0-3`."""

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from assignor_bridge.assignors.group import Assignment, Group
 
-#: EAGER members revoke all partitions before they join, COOPERATIVE ones, later, those that move.
+#: EAGER members revoke all partitions before a rebalance; COOPERATIVE ones, only those that move,
+#: after it.
 RebalanceProtocol = Literal["EAGER", "COOPERATIVE"]
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from assignor_bridge.assignors.group import Group
-    from assignor_bridge.assignors.partitions import Catalog, Ids
+    from assignor_bridge.assignors.partitions import Catalog, Ids, Owners
 
     #: Indices of the topics of a distinct subscription, and of the members that have it.
     Subscription = tuple[tuple[int, ...], tuple[int, ...]]
@@ -49,23 +49,25 @@ def find_racks(group: Group) -> GroupRacks | None:
     if not names or not group.partition_racks:
         return None
     catalog, no_racks = group.catalog, frozenset[str]()
-    codes: dict[frozenset[str], int] = {no_racks: 0}
+    code_by_racks: dict[frozenset[str], int] = {no_racks: 0}
     rack_set = np.zeros(catalog.total, np.int64)
     for topic, racks_of_topic in group.partition_racks.items():
         if topic in catalog:
             start, count = catalog.span(topic).start, catalog[topic]
             for partition, racks in racks_of_topic.items():
                 if 0 <= partition < count:
-                    rack_set[start + partition] = codes.setdefault(frozenset(racks), len(codes))
-    sorted_sets = sorted(codes, key=sorted)  # independent of the order of the input
-    rack_set = np.argsort([codes[racks] for racks in sorted_sets])[rack_set]
+                    code = code_by_racks.setdefault(frozenset(racks), len(code_by_racks))
+                    rack_set[start + partition] = code
+    sorted_sets = sorted(code_by_racks, key=sorted)  # independent of the order of the input
+    rack_set = np.argsort([code_by_racks[racks] for racks in sorted_sets])[rack_set]
     used_indices = set(rack_set[group.subscribed].tolist())
     used_sets = [racks for index, racks in enumerate(sorted_sets) if index in used_indices]
     all_racks = no_racks.union(*used_sets)
     if all_racks.isdisjoint(names) or all(racks == all_racks for racks in used_sets):
         return None
-    index = {name: i for i, name in enumerate(names)}
-    rack_of_member = np.array([index[m.rack] if m.rack else -1 for m in group.members], np.int64)
+    index_by_rack = {name: i for i, name in enumerate(names)}
+    racks_of_members = (m.rack or "" for m in group.members)
+    rack_of_member = np.array([index_by_rack.get(r, -1) for r in racks_of_members], np.int64)
     near = np.array([[*(name in racks for name in names), True] for racks in sorted_sets], np.bool_)
     members_per_rack = np.bincount(rack_of_member[rack_of_member >= 0], minlength=len(names))
     return GroupRacks(rack_of_member, rack_set, near, near[:, :-1] @ members_per_rack)
@@ -94,12 +96,12 @@ def find_task_racks(group: Group, tasks: int) -> GroupRacks | None:
 
 
 def assign_unowned_by_rack(
-    racks: GroupRacks, owner: NDArray[np.int32], claims: NDArray[np.int32], ids: Ids, members: Ids
+    racks: GroupRacks, owner: Owners, old_owner: Owners, ids: Ids, members: Ids
 ) -> None:
     """Assign unowned partitions to members below their quota, near members first, in place.
 
-    Assumption: all `members` subscribe to all topics of `ids`. `claims` has each partition's old
-    owner. As in Kafka's constrained assignor, a member without a rack is near to no partition.
+    Assumption: all `members` subscribe to all topics of `ids`. As in Kafka's constrained assignor,
+    a member without a rack is near to no partition.
     (1) Each partition goes to the next near member below the minimum quota, else to a near member
     that may get an extra one; partitions with the fewest near members come first. (2) If no near
     member has room, a partition stays with its old owner if that has room (not in Kafka).
@@ -120,7 +122,7 @@ def assign_unowned_by_rack(
     # 2. Keep with far members.
     unplaced_ids = []
     for partition in ids_without_near_member:
-        member = int(claims[partition])
+        member = int(old_owner[partition])
         if member >= 0 and quotas.take(member):
             owner[partition] = member
         else:
@@ -138,33 +140,33 @@ def split_topics_by_rack_set(
     topics = sorted({topic for topics_of_class, _ in classes for topic in topics_of_class})
     if racks is None:
         return {t: catalog.all_of([t]) for t in topics}, classes, {}
-    ids_of_part: dict[int, Ids] = {}
-    parts_of_topic: dict[int, list[int]] = {topic: [] for topic in topics}
+    ids_by_part: dict[int, Ids] = {}
+    parts_by_topic: dict[int, list[int]] = {topic: [] for topic in topics}
     set_count = len(racks.near)
     for topic in topics:
         ids = catalog.all_of([topic])
         for rack_set in np.unique(racks.rack_set[ids]).tolist():
-            ids_of_part[topic * set_count + rack_set] = ids[racks.rack_set[ids] == rack_set]
-            parts_of_topic[topic].append(topic * set_count + rack_set)
-    class_members: dict[tuple[tuple[int, ...], int], list[int]] = {}
+            ids_by_part[topic * set_count + rack_set] = ids[racks.rack_set[ids] == rack_set]
+            parts_by_topic[topic].append(topic * set_count + rack_set)
+    members_by_class: dict[tuple[tuple[int, ...], int], list[int]] = {}
     far_members: dict[int, set[int]] = {}
     for topics_of_class, members in classes:
-        class_parts = tuple(part for topic in topics_of_class for part in parts_of_topic[topic])
+        class_parts = tuple(part for topic in topics_of_class for part in parts_by_topic[topic])
         for member in members:
             rack = int(racks.rack_of_member[member])
-            class_members.setdefault((class_parts, rack), []).append(member)
+            members_by_class.setdefault((class_parts, rack), []).append(member)
             for part in class_parts:
                 if not racks.near[part % set_count, rack]:
                     far_members.setdefault(part, set()).add(member)
-    part_classes = [(parts, tuple(members)) for (parts, _), members in class_members.items()]
-    return ids_of_part, part_classes, {part: frozenset(ms) for part, ms in far_members.items()}
+    part_classes = [(parts, tuple(members)) for (parts, _), members in members_by_class.items()]
+    return ids_by_part, part_classes, {part: frozenset(ms) for part, ms in far_members.items()}
 
 
 class _MemberQuotas:
     """The members' partition counts, and which members still have room for a partition."""
 
     def __init__(
-        self, owner: NDArray[np.int32], ids: Ids, members: Ids, rack_of_member: Sequence[int]
+        self, owner: Owners, ids: Ids, members: Ids, rack_of_member: Sequence[int]
     ) -> None:
         self.rack_of_member = rack_of_member
         self.min_quota, extra_members = divmod(len(ids), len(members))
@@ -172,27 +174,27 @@ class _MemberQuotas:
         counts = np.bincount(owners[owners >= 0], minlength=int(members.max()) + 1)
         columns = members.tolist(), counts[members].tolist()
         self.counts: dict[int, int] = dict(zip(*columns, strict=True))
-        #: Kafka's term: members that may still exceed the minimum quota by one.
+        #: Kafka's term: number of members that may still exceed the minimum quota by one.
         self.remaining_members_to_get_an_extra_partition = extra_members - sum(
             count > self.min_quota for count in self.counts.values()
         )
         self.below_min_quota = [m for m, count in self.counts.items() if count < self.min_quota]
         self.at_min_quota = [m for m, count in self.counts.items() if count == self.min_quota]
         #: Number of members of `below_min_quota` and of `at_min_quota` in each rack.
-        self.racks_below_min_quota = Counter(rack_of_member[m] for m in self.below_min_quota)
-        self.racks_at_min_quota = Counter(rack_of_member[m] for m in self.at_min_quota)
+        self.below_min_quota_by_rack = Counter(rack_of_member[m] for m in self.below_min_quota)
+        self.at_min_quota_by_rack = Counter(rack_of_member[m] for m in self.at_min_quota)
         self.next_index = 0
 
     def take_near(self, is_near: Sequence[bool]) -> int:
         """Add a partition to the next member with room in a near rack; return it, or -1 if none."""
         below_min_quota, rack = self.below_min_quota, self.rack_of_member
-        if any(count and is_near[r] for r, count in self.racks_below_min_quota.items()):
+        if any(count and is_near[r] for r, count in self.below_min_quota_by_rack.items()):
             index = self.next_index
             while not is_near[rack[below_min_quota[index]]]:
                 index = (index + 1) % len(below_min_quota)
             return self._take_below(index)
         if self.remaining_members_to_get_an_extra_partition and any(
-            count and is_near[r] for r, count in self.racks_at_min_quota.items()
+            count and is_near[r] for r, count in self.at_min_quota_by_rack.items()
         ):
             return self._take_extra(next(m for m in self.at_min_quota if is_near[rack[m]]))
         return -1
@@ -220,8 +222,8 @@ class _MemberQuotas:
         if self.counts[member] == self.min_quota:
             del self.below_min_quota[index]
             self.at_min_quota.append(member)
-            self.racks_below_min_quota[self.rack_of_member[member]] -= 1
-            self.racks_at_min_quota[self.rack_of_member[member]] += 1
+            self.below_min_quota_by_rack[self.rack_of_member[member]] -= 1
+            self.at_min_quota_by_rack[self.rack_of_member[member]] += 1
         else:
             index += 1
         self.next_index = index % len(self.below_min_quota) if self.below_min_quota else 0
@@ -230,6 +232,6 @@ class _MemberQuotas:
     def _take_extra(self, member: int) -> int:
         self.counts[member] += 1
         self.at_min_quota.remove(member)
-        self.racks_at_min_quota[self.rack_of_member[member]] -= 1
+        self.at_min_quota_by_rack[self.rack_of_member[member]] -= 1
         self.remaining_members_to_get_an_extra_partition -= 1
         return member

@@ -11,13 +11,12 @@ from assignor_bridge.assignors.group import Assignment
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from assignor_bridge.assignors.group import Group
+    from assignor_bridge.assignors.partitions import Owners
 
 
 def assign_range(group: Group) -> Assignment:
-    """Assign each member a contiguous block of each topic; the first ones get an extra partition.
+    """Assign each member a contiguous block of each topic; the first members get one more.
 
     Promises, in order: (1) each subscribed partition goes to one subscriber; (2) per topic, counts
     differ by at most one; (3) topics with the same subscribers and the same number of partitions
@@ -61,26 +60,24 @@ def assign_range(group: Group) -> Assignment:
 class _TopicAssignment:
     """The members' partition counts in one topic (Kafka's TopicAssignmentState)."""
 
-    def __init__(
-        self, group: Group, name: str, members: tuple[int, ...], owner: NDArray[np.int32]
-    ) -> None:
+    def __init__(self, group: Group, name: str, members: tuple[int, ...], owner: Owners) -> None:
         self.members = members
         #: A view of the owners of this topic's partitions.
         self.owner = owner
         #: `extra_members` members may still exceed the minimum quota by one.
         self.min_quota, self.extra_members = divmod(len(owner), len(members))
         self.counts = dict.fromkeys(members, 0)
-        self.rack_of_member = {m: group.members[m].rack for m in members if group.members[m].rack}
+        self.rack_by_member = {m: group.members[m].rack for m in members if group.members[m].rack}
         replicas = group.partition_racks.get(name, {})
-        partitions = range(len(owner) if self.rack_of_member else 0)
+        partitions = range(len(owner) if self.rack_by_member else 0)
         self.partition_racks = [frozenset(replicas.get(p, ())) for p in partitions]
         all_racks = frozenset().union(*self.partition_racks)
-        self.racks_matter = not all_racks.isdisjoint(self.rack_of_member.values()) and any(
+        self.racks_matter = not all_racks.isdisjoint(self.rack_by_member.values()) and any(
             racks != all_racks for racks in self.partition_racks
         )
 
     def is_near(self, member: int, partition: int) -> bool:
-        rack = self.rack_of_member.get(member)
+        rack = self.rack_by_member.get(member)
         return rack is None or rack in self.partition_racks[partition]
 
     def count_room(self, member: int) -> int:

@@ -104,9 +104,9 @@ class _StandbyPlacement:
         self.add_farthest(task, candidates, self.compute_nearness(holders))
 
     def _add_by_shifting(self, task: int) -> bool:
-        """Shift other copies along a chain until a member has room; return False if impossible."""
+        """Shift other copies to make room, and add a copy of `task`; return False if impossible."""
         givers = [m for m in range(len(self.counts)) if m not in self.holders[task]]
-        step_to = dict.fromkeys(givers, (-1, -1))  # by taker: giver and copied task
+        step_by_taker = dict.fromkeys(givers, (-1, -1))  # giver and copied task, -1 if none
         unvisited = set(self.holders[task])
         queue = deque(givers)
         while queue:
@@ -114,17 +114,18 @@ class _StandbyPlacement:
             for copied_task in sorted(self.tasks[giver]):
                 for taker in sorted(unvisited - set(self.holders[copied_task])):
                     unvisited.remove(taker)
-                    step_to[taker] = (giver, copied_task)
+                    step_by_taker[taker] = (giver, copied_task)
                     if self.counts[taker] < self.max_copies:
-                        self._shift_and_add(step_to, taker, task)
+                        self._shift_and_add(step_by_taker, taker, task)
                         return True
                     queue.append(taker)
         return False
 
-    def _shift_and_add(self, step_to: dict[int, tuple[int, int]], receiver: int, task: int) -> None:
-        taker = receiver
-        while step_to[taker][0] >= 0:
-            giver, copied_task = step_to[taker]
+    def _shift_and_add(
+        self, step_by_taker: dict[int, tuple[int, int]], taker: int, task: int
+    ) -> None:
+        while step_by_taker[taker][0] >= 0:
+            giver, copied_task = step_by_taker[taker]
             self.remove(copied_task, giver)
             self.add(copied_task, taker)
             taker = giver
@@ -146,5 +147,6 @@ class _StandbyPlacement:
 
 def _encode_names(names: Sequence[str | None]) -> NDArray[np.int64]:
     """Return each name's index among the sorted distinct names, -1 for None."""
-    codes = {name: code for code, name in enumerate(sorted({n for n in names if n is not None}))}
-    return np.asarray([-1 if n is None else codes[n] for n in names], dtype=np.int64)
+    distinct_names = sorted({n for n in names if n is not None})
+    code_by_name = {name: code for code, name in enumerate(distinct_names)}
+    return np.asarray([-1 if n is None else code_by_name[n] for n in names], dtype=np.int64)

@@ -18,10 +18,8 @@ from checkpoints.sorting import stable_order
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from assignor_bridge.assignors.group import Group
-    from assignor_bridge.assignors.partitions import Catalog, Ids
+    from assignor_bridge.assignors.partitions import Catalog, Ids, Owners
     from assignor_bridge.assignors.rack_aware import GroupRacks, Subscription
 
 #: How members get unowned partitions: one per round ("deal"), or their share at once ("blocks").
@@ -76,7 +74,7 @@ def assign_uniform(group: Group) -> Assignment:
     return Assignment(group, owner)
 
 
-def balance(group: Group, owner: NDArray[np.int32], fill: Fill = "deal") -> None:
+def balance(group: Group, owner: Owners, fill: Fill = "deal") -> None:
     """Assign unowned partitions and balance `owner`, in place; `assign_sticky` lists the promises.
 
     Subscriptions connected by shared topics are balanced together: by `divide_evenly` if there is
@@ -120,7 +118,7 @@ def _connect_subscriptions(group: Group) -> list[list[Subscription]]:
 
 def divide_evenly(
     catalog: Catalog,
-    owner: NDArray[np.int32],
+    owner: Owners,
     ids: Ids,
     members: Ids,
     *,
@@ -154,12 +152,12 @@ def divide_evenly(
 
 def divide_by_rack(
     catalog: Catalog,
-    owner: NDArray[np.int32],
+    owner: Owners,
     ids: Ids,
     members: Ids,
     racks: GroupRacks,
     *,
-    prefer: Callable[[NDArray[np.int32]], None] | None = None,
+    prefer: Callable[[Owners], None] | None = None,
 ) -> None:
     """Divide as `divide_evenly` does, with few partitions read across racks.
 
@@ -184,7 +182,7 @@ def divide_by_rack(
         may_improve, prefer = bool((owner[ids] != old_owner[ids]).any()), None
 
 
-def release_surplus(catalog: Catalog, owner: NDArray[np.int32], ids: Ids, members: Ids) -> None:
+def release_surplus(catalog: Catalog, owner: Owners, ids: Ids, members: Ids) -> None:
     """Release each member's partitions above its quota (step 1 of `divide_evenly`)."""
     min_quota, extra_members = divmod(len(ids), len(members))
     counts = _count_owned(owner, ids, members)
@@ -206,7 +204,7 @@ def release_surplus(catalog: Catalog, owner: NDArray[np.int32], ids: Ids, member
     owner[candidates[position >= quota_of_member[candidate_owner]]] = -1
 
 
-def assign_unowned(owner: NDArray[np.int32], ids: Ids, members: Ids, fill: Fill = "deal") -> None:
+def assign_unowned(owner: Owners, ids: Ids, members: Ids, fill: Fill = "deal") -> None:
     """Assign unowned partitions to members below their quota (step 2 of `divide_evenly`)."""
     unowned = ids[owner[ids] < 0]
     if not len(unowned):
@@ -230,7 +228,7 @@ def assign_unowned(owner: NDArray[np.int32], ids: Ids, members: Ids, fill: Fill 
     owner[unowned] = members[receivers]
 
 
-def _count_owned(owner: NDArray[np.int32], ids: Ids, members: Ids) -> Ids:
+def _count_owned(owner: Owners, ids: Ids, members: Ids) -> Ids:
     """Return the number of partitions of `ids` that each member owns."""
     owners = owner[ids]
     return np.asarray(np.bincount(owners[owners >= 0], minlength=int(members.max()) + 1)[members])

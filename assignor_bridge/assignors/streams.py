@@ -14,12 +14,11 @@ from assignor_bridge.assignors.partitions import Catalog, Partitions
 from assignor_bridge.assignors.rack_aware import find_task_racks
 from assignor_bridge.assignors.standbys import place_standbys
 from assignor_bridge.assignors.sticky import assign_unowned, divide_by_rack, release_surplus
-from assignor_bridge.errors import OptionError
+from assignor_bridge.errors import OptionError, pluralize
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from assignor_bridge.assignors.group import Group
+    from assignor_bridge.assignors.partitions import Owners
 
 
 def describe_short_topics(group: Group) -> str | None:
@@ -55,8 +54,7 @@ def assign_streams(group: Group) -> Assignment:
     >>> answer.standbys["C0"]
     {'t0': (1,), 't1': (1,)}
     """
-    reason = describe_different_subscriptions(group)
-    if reason:
+    if reason := describe_different_subscriptions(group):
         raise OptionError(
             f"assignor 'streams' refused the group: {reason}. Use 'sticky' for such groups."
         )
@@ -74,30 +72,29 @@ def assign_streams(group: Group) -> Assignment:
     copies = min(group.standby_replicas, len(group.members) - 1)
     if copies < group.standby_replicas:
         notes.append(
-            f"{copies} standbys per task instead of {group.standby_replicas}: "
-            f"there are {len(group.members)} members"
+            f"{pluralize(copies, 'standby')} per task instead of {group.standby_replicas}: "
+            f"the group has {pluralize(len(group.members), 'member')}"
         )
     standbys: dict[str, Partitions] = {}
     if copies:
-        for name, standby_tasks in zip(
-            group.ids, place_standbys(group, task_owner.tolist(), warm_members, copies), strict=True
-        ):
+        tasks_of_members = place_standbys(group, task_owner.tolist(), warm_members, copies)
+        for name, standby_tasks in zip(group.ids, tasks_of_members, strict=True):
             numbers = {t: [n for n in standby_tasks if n < catalog[t]] for t in group.subscribers}
             standbys[name] = Partitions(catalog, catalog.ids(numbers))
     return Assignment(group, owner, standbys=standbys, notes=tuple(notes))
 
 
 def _list_short_topics(group: Group) -> list[str]:
-    counts = {topic: group.catalog[topic] for topic in group.subscribers}
-    tasks = max(counts.values(), default=0)
+    count_by_topic = {topic: group.catalog[topic] for topic in group.subscribers}
+    tasks = max(count_by_topic.values(), default=0)
     return [
-        f"topic {topic!r} is short: {count} partitions, but there are {tasks} tasks"
-        for topic, count in counts.items()
+        f"topic {topic!r} is short: {pluralize(count, 'partition')} for {pluralize(tasks, 'task')}"
+        for topic, count in count_by_topic.items()
         if count < tasks
     ]
 
 
-def _find_task_owners(group: Group, tasks: int) -> NDArray[np.int32]:
+def _find_task_owners(group: Group, tasks: int) -> Owners:
     """Return the member that owns most of each task's partitions, -1 for none; ties by id."""
     owner = resolve_claims(group).owner
     votes: list[Counter[int]] = [Counter() for _ in range(tasks)]
@@ -120,7 +117,7 @@ def _find_warm_members(group: Group, tasks: int) -> list[list[int]]:
     return warm_members
 
 
-def _balance_tasks(group: Group, owner: NDArray[np.int32], warm_members: list[list[int]]) -> None:
+def _balance_tasks(group: Group, owner: Owners, warm_members: list[list[int]]) -> None:
     """Assign tasks without an owner (-1) and balance all tasks, in place."""
     numbers, members = np.arange(len(owner)), np.arange(len(group.members))
     catalog, racks = Catalog({"tasks": len(owner)}), find_task_racks(group, len(owner))
@@ -136,17 +133,17 @@ def _balance_tasks(group: Group, owner: NDArray[np.int32], warm_members: list[li
         )
     ]
 
-    def prefer_warm_members(owner: NDArray[np.int32]) -> None:
+    def prefer_warm_members(owner: Owners) -> None:
         _assign_to_warm(owner, near_warm_members, len(members))
 
     divide_by_rack(catalog, owner, numbers, members, racks, prefer=prefer_warm_members)
     divide_by_rack(catalog, owner, numbers, members, racks)  # the first may make only one pass
 
 
-def _assign_to_warm(owner: NDArray[np.int32], warm_members: list[list[int]], members: int) -> None:
+def _assign_to_warm(owner: Owners, warm_members: list[list[int]], member_count: int) -> None:
     """Assign each task without an owner to its least loaded warm member with room, if any."""
-    min_quota, extra_members = divmod(len(owner), members)
-    counts = np.bincount(owner[owner >= 0], minlength=members).tolist()
+    min_quota, extra_members = divmod(len(owner), member_count)
+    counts = np.bincount(owner[owner >= 0], minlength=member_count).tolist()
     extra_members -= sum(count > min_quota for count in counts)
     for task in np.flatnonzero(owner < 0).tolist():
         max_count = min_quota + (extra_members > 0)

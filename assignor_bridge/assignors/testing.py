@@ -70,15 +70,15 @@ def rebalance(assignor: Assignor, group: Group, generation: int = 0) -> list[Rou
         rounds.append(Round(next_generation, assignment, int(np.count_nonzero(has_moved)), group))
         if not assignment.transferring.count:
             return rounds
-    raise PlanError(f"assignor {assignor.name!r} withholds partitions after {_MAX_ROUNDS} rounds")
+    raise PlanError(f"assignor {assignor.name!r} still withholds partitions in round {_MAX_ROUNDS}")
 
 
 def _add_user_data(assignor: Assignor, group: Group) -> Group:
     """Return the group with the user data that the assignor adds to each subscription."""
-    user_data = {member.id: assignor.user_data(member) for member in group.members}
+    user_data = [assignor.user_data(member) for member in group.members]
     members = tuple(
-        member if user_data[member.id] is None else replace(member, user_data=user_data[member.id])
-        for member in group.members
+        member if data is None else replace(member, user_data=data)
+        for member, data in zip(group.members, user_data, strict=True)
     )
     return replace(group, members=members)
 

@@ -147,22 +147,22 @@ def place_whole(
     return slot_of_row
 
 
-def assign_longest_first(sizes: Floats, load: Floats, capacity: Floats) -> Ints:
-    """Assign each size (largest first) to the slot that then ends first; ties by slot number."""
+def assign_longest_first(weights: Floats, load: Floats, capacity: Floats) -> Ints:
+    """Assign each weight (largest first) to the slot that then ends first; ties by slot number."""
     slots = []
     if (capacity == capacity[0]).all():
         heap = [(end, slot) for slot, end in enumerate(load.tolist())]
         heapq.heapify(heap)
-        for size in sizes.tolist():
+        for weight in weights.tolist():
             earliest_end, slot = heap[0]
             slots.append(slot)
-            heapq.heapreplace(heap, (earliest_end + size, slot))
+            heapq.heapreplace(heap, (earliest_end + weight, slot))
     else:
         ends, time_per_load = load / capacity, 1 / capacity
-        for size in sizes.tolist():
-            slot = int((ends + size * time_per_load).argmin())
+        for weight in weights.tolist():
+            slot = int((ends + weight * time_per_load).argmin())
             slots.append(slot)
-            ends[slot] += size * time_per_load[slot]
+            ends[slot] += weight * time_per_load[slot]
     return np.array(slots, np.int64)
 
 
@@ -182,29 +182,30 @@ def _choose_releases(
     releases: list[Ints] = []
     for slot, (start, end) in zip(full_slots.tolist(), spans.tolist(), strict=True):
         owned_rows = order[start:end]
-        sizes = weights[owned_rows]
-        owned_rows = owned_rows[(sizes <= max_room) | (sizes > max_load[slot])]
-        sizes, excess = weights[owned_rows], float(load[slot] - max_load[slot])
-        sufficient_indices = np.flatnonzero(sizes >= excess)
+        owned_weights = weights[owned_rows]
+        owned_rows = owned_rows[(owned_weights <= max_room) | (owned_weights > max_load[slot])]
+        owned_weights, excess = weights[owned_rows], float(load[slot] - max_load[slot])
+        sufficient_indices = np.flatnonzero(owned_weights >= excess)
         if len(sufficient_indices):
             releases.append(owned_rows[sufficient_indices[-1:]])
         else:
-            releases.append(owned_rows[: int(np.searchsorted(np.cumsum(sizes), excess)) + 1])
+            release_count = int(np.searchsorted(np.cumsum(owned_weights), excess)) + 1
+            releases.append(owned_rows[:release_count])
     return np.concatenate(releases)
 
 
-def _assign_on_same_executor(sizes: Floats, owner: Ints, room: Floats, executor: Ints) -> Ints:
-    """Assign each size, in order, to the roomiest slot of its owner's executor; -1 if none fits."""
+def _assign_on_same_executor(weights: Floats, owner: Ints, room: Floats, executor: Ints) -> Ints:
+    """Assign each weight in order to the roomiest slot of its owner's executor; -1 if none fits."""
     room_left = room.tolist()
     slots_by_executor: dict[int, list[int]] = {}
     for slot, code in enumerate(executor.tolist()):
         slots_by_executor.setdefault(code, []).append(slot)
     assigned_slots = []
     owner_executor = np.where(owner >= 0, executor[owner], -1)
-    for size, code in zip(sizes.tolist(), owner_executor.tolist(), strict=True):
+    for weight, code in zip(weights.tolist(), owner_executor.tolist(), strict=True):
         slot = max(slots_by_executor.get(code, ()), key=room_left.__getitem__, default=-1)
-        if slot >= 0 and size <= room_left[slot]:
-            room_left[slot] -= size
+        if slot >= 0 and weight <= room_left[slot]:
+            room_left[slot] -= weight
             assigned_slots.append(slot)
         else:
             assigned_slots.append(-1)
@@ -240,8 +241,8 @@ def _find_move(
     """Return the move of the lightest row that suffices and fits the roomiest slot, or None."""
     roomiest_slot = int(room.argmax())
     rows = np.flatnonzero(slot_of_row == slot)
-    sizes = weights[rows]
-    fitting_rows = rows[(sizes >= -room[slot]) & (sizes <= room[roomiest_slot])]
+    row_weights = weights[rows]
+    fitting_rows = rows[(row_weights >= -room[slot]) & (row_weights <= room[roomiest_slot])]
     if not len(fitting_rows):
         return None
     return [(int(fitting_rows[weights[fitting_rows].argmin()]), roomiest_slot)]

@@ -1,9 +1,9 @@
 """A micro-batch as arrays, the input of every planner step.
 
 Up to 100,000 partitions and tens of thousands of slots are planned per batch, so ranges are columns
-instead of objects. They are sorted by topic, partition, and start. Adjacent ranges of a partition
+instead of objects. Ranges are sorted by topic, partition, and start. Adjacent ranges of a partition
 (Spark's `minPartitions` cuts them) are joined, and empty ranges dropped. Slots are numbered across
-executors, sorted by id. Sums of offsets are floats, because int64 sums could overflow.
+all executors, in the order of their ids. Sums of offsets are floats: int64 sums could overflow.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     #: Distinct names, sorted, and the index of each element's name in them.
     Names = tuple[tuple[str, ...], Ints]
 
-#: Maximum slots of all executors; more are a mistake, and could exhaust memory.
+#: Maximum number of slots over all executors; more are a mistake, and could exhaust memory.
 MAX_SLOTS = 1_000_000
 
-#: Id of the only executor in local mode; its tasks have no preferred location.
+#: Id of the executor that stands for all slots if no executor takes tasks, as in local mode.
 ANONYMOUS = ""
 
 
@@ -60,10 +60,10 @@ class ReadReports:
 
     @classmethod
     def of(cls, topics: Names, partition: Ints, executors: Names, *measures: Floats) -> ReadReports:
-        """Sort report columns canonically; `measures` are records, bytes, seconds, and offsets."""
+        """Return sorted reports; `measures` are records, bytes, seconds, and offsets."""
         (topic_names, topic), (executor_names, executor) = topics, executors
-        records, size, seconds, offsets = measures
-        order = argsort_rows((offsets, size, seconds, records), executor, partition, topic)
+        records, bytes_read, seconds, offsets = measures
+        order = argsort_rows((offsets, bytes_read, seconds, records), executor, partition, topic)
         keys = topic[order], partition[order], executor[order]
         return cls(topic_names, executor_names, *keys, *(column[order] for column in measures))
 
@@ -76,29 +76,29 @@ class ReadReports:
 def encode_names(names: Sequence[str]) -> Names:
     """Return the distinct names, sorted, and the index of each name in them."""
     distinct = tuple(sorted(set(names)))
-    code = {name: i for i, name in enumerate(distinct)}
-    return distinct, np.fromiter(map(code.__getitem__, names), np.int64, len(names))
+    index_by_name = {name: i for i, name in enumerate(distinct)}
+    return distinct, np.fromiter(map(index_by_name.__getitem__, names), np.int64, len(names))
 
 
 @dataclass(frozen=True, eq=False)
 class MicroBatch:
     """Ranges, executors, and reports of one micro-batch."""
 
-    #: Topics with data, sorted by name.
+    #: Topics of all requested ranges, even of empty ones, sorted by name.
     topics: tuple[str, ...]
     #: Index in `topics`, partition number, first offset, and end offset of each range.
     topic: Ints
     partition: Ints
     start: Ints
     end: Ints
-    #: Sorted by id; in local mode a single executor with the id `ANONYMOUS`.
+    #: Sorted by id; a single one with the id `ANONYMOUS` if no executor takes tasks.
     executors: tuple[Executor, ...]
     settings: PlannerOptions
     observed: ReadReports
     #: None without dynamic allocation.
     allocation: Allocation | None = None
     #: Unread offsets divided by the batch's offsets; above 1 if admission holds some back.
-    backlog: float = 1.0
+    backlog_ratio: float = 1.0
     #: Racks of the ranges; None if none are known.
     replicas: Replicas | None = None
     #: Sequence number of the stream in its driver, in the order in which streams start.
@@ -106,7 +106,7 @@ class MicroBatch:
     #: Number of executors that give no slot to this stream (`assignor.slots`).
     unused_executors: int = 0
     #: Number of partitions of each topic that the query reads, with or without data; None if
-    #: unknown. All other partitions in the state no longer exist.
+    #: unknown. The state drops all other partitions.
     partitions: Mapping[str, int] | None = None
 
     @property
@@ -116,7 +116,7 @@ class MicroBatch:
 
     @property
     def anonymous(self) -> bool:
-        """Whether Spark runs in local mode, with slots but without executors."""
+        """Whether there are slots but no executors that take tasks, as in local mode."""
         return self.executors[0].id == ANONYMOUS
 
     @cached_property
@@ -179,13 +179,13 @@ def build_batch(
     stream: int = 0,
     partitions: Mapping[str, int] | None = None,
 ) -> MicroBatch:
-    """Check, sort, and join the columns of a snapshot (one element per range).
+    """Build a batch from a snapshot's columns (one element per range): check, sort, and join them.
 
     `parallelism` is the number of slots if no executor takes tasks, as in local mode.
 
     Raises `OptionError` for ranges that end before they start or overlap, names and numbers that
     Kafka does not allow, ranges of a partition with different racks, executors that are listed
-    twice or have an empty id, and no slots or too many.
+    twice or have an empty id, and too few or too many slots.
     """
     topics, topic = names
     longest_name = max(topics, key=len, default="")
@@ -215,9 +215,9 @@ def build_batch(
             f"ranges of {topics[topic[i]]}-{partition[i]} overlap: offsets {start[i]} to "
             f"{end[i] - 1} and {start[i + 1]} to {end[i + 1] - 1}; request each offset once"
         )
-    new_range = ~(same_partition & (start[1:] == end[:-1]))
-    is_first = np.append(True, new_range)[: len(start)]
-    is_last = np.append(new_range, True)[: len(start)]
+    is_new_range = ~(same_partition & (start[1:] == end[:-1]))
+    is_first = np.append(True, is_new_range)[: len(start)]
+    is_last = np.append(is_new_range, True)[: len(start)]
     if replicas is not None:
         replicas = replicas.take(order)
         for i in np.flatnonzero(same_partition & (np.diff(replicas.code) != 0))[:1].tolist():
@@ -264,21 +264,21 @@ def argsort_rows(ties: tuple[Ints | Floats, ...], *keys: Ints) -> Ints:
     It packs the keys into one integer if they fit, and compares ties only where keys are equal.
     This is several times as fast as `np.lexsort`, and faster still if the rows are sorted.
     """
-    packed, factor = np.zeros(len(keys[0]), np.int64), 1
+    packed_keys, factor = np.zeros(len(keys[0]), np.int64), 1
     for key in keys:
         min_key, max_key = int(key.min(initial=0)), int(key.max(initial=0))
         if min_key < 0 or factor * (max_key + 1) >= 1 << 63:
             return np.asarray(np.lexsort((*ties, *keys)))
-        packed += key * factor
+        packed_keys += key * factor
         factor *= max_key + 1
-    increments = np.diff(packed)
+    increments = np.diff(packed_keys)
     if (increments > 0).all():
-        return np.arange(len(packed))
-    order = stable_order(packed)
-    packed = packed[order]
-    equal = packed[1:] == packed[:-1]
-    if equal.any():
-        is_tied = np.append(False, equal) | np.append(equal, False)
+        return np.arange(len(packed_keys))
+    order = stable_order(packed_keys)
+    packed_keys = packed_keys[order]
+    equals_previous = packed_keys[1:] == packed_keys[:-1]
+    if equals_previous.any():
+        is_tied = np.append(False, equals_previous) | np.append(equals_previous, False)
         rows = order[is_tied]
-        order[is_tied] = rows[np.lexsort((*(tie[rows] for tie in ties), packed[is_tied]))]
+        order[is_tied] = rows[np.lexsort((*(tie[rows] for tie in ties), packed_keys[is_tied]))]
     return order

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Maximum share of the work that may cross zones without a suggestion.
 _NEGLIGIBLE_SHARE = 0.005
 #: Maximum number of racks in a reason.
-_MAX_LISTED = 3
+_MAX_LISTED_RACKS = 3
 
 
 class ZoneCrossing(NamedTuple):
@@ -29,7 +29,7 @@ class ZoneCrossing(NamedTuple):
     offsets: int
     #: Share of the batch's bytes, or of its work until bytes are reported.
     share: float
-    #: One sentence per fact; all but the first are advice.
+    #: Sentences for people: a summary, then what causes the crossing or reduces it.
     reasons: tuple[str, ...]
 
 
@@ -40,9 +40,9 @@ def measure_cross_zone(batch: MicroBatch, weights: Weights, pieces: Pieces) -> Z
     zone = batch.zones.zone_of_executor[batch.slot_executor[pieces.slot]]
     crosses = ~batch.zones.near[batch.replicas.code[pieces.row], zone]
     offsets = pieces.end - pieces.start
-    range_size = weights.work if weights.bytes is None else weights.bytes
-    piece_sizes = (range_size / batch.size)[pieces.row] * offsets
-    share = float(piece_sizes[crosses].sum() / max(piece_sizes.sum(), 1e-300))
+    range_amount = weights.work if weights.bytes is None else weights.bytes
+    piece_amount = (range_amount / batch.size)[pieces.row] * offsets
+    share = float(piece_amount[crosses].sum() / max(piece_amount.sum(), 1e-300))
     reasons = tuple(_explain_cross_zone(batch, batch.zones, batch.replicas, weights, share))
     return ZoneCrossing(int(offsets[crosses].sum()), share, reasons)
 
@@ -51,7 +51,7 @@ def _explain_cross_zone(
     batch: MicroBatch, zones: Zones, replicas: Replicas, weights: Weights, share: float
 ) -> Iterator[str]:
     set_work = np.asarray(np.bincount(replicas.code, weights.work, len(replicas.racks)), np.float64)
-    total = max(float(set_work.sum()), 1e-300)
+    total_work = max(float(set_work.sum()), 1e-300)
     unknown_work = sum(set_work[i] for i, racks in enumerate(replicas.racks) if not racks)
     rack_count = len(set(zones.names) - {None})
     if not rack_count:
@@ -59,19 +59,19 @@ def _explain_cross_zone(
         return
     note = f"({pluralize(rack_count, 'rack')} with executors)"
     if unknown_work > 0:
-        note += f"; {unknown_work / total:.0%} of the work has replicas in unknown racks"
+        note += f"; {unknown_work / total_work:.0%} of the work has replicas in unknown racks"
     if None in zones.names:
         note += "; executors without a rack are treated as near to all"
     yield f"{share:.1%} of the data read crosses zones {note}"
-    unused_racks = sorted({r for r in zones.names if r} - frozenset().union(*replicas.racks))
-    if unused_racks:
-        yield f"executors run in {_list_racks(unused_racks)}, where no partition has a replica"
+    no_replica_racks = sorted({r for r in zones.names if r} - frozenset().union(*replicas.racks))
+    if no_replica_racks:
+        yield f"executors run in {_list_racks(no_replica_racks)}, where no partition has a replica"
     speed = batch.executor_slots / weights.slowness
     speed_share = np.bincount(zones.zone_of_executor, speed, len(zones.names)) / speed.sum()
-    if (count := len(zones.names)) > MAX_ZONES:
-        yield f"zones are not used: executors form {count}, placement supports at most {MAX_ZONES}"
+    if (zone_count := len(zones.names)) > MAX_ZONES:
+        yield f"zones are not used: executors form {zone_count} zones, the maximum is {MAX_ZONES}"
     elif share > _NEGLIGIBLE_SHARE:
-        yield from _suggest_changes(batch, zones, replicas, set_work / total, speed_share)
+        yield from _suggest_changes(batch, zones, replicas, set_work / total_work, speed_share)
 
 
 def _suggest_changes(
@@ -104,11 +104,11 @@ def _suggest_changes(
 def _find_full_zones(work: Floats, near: Flags, max_work: Floats) -> tuple[Flags, float]:
     """Flag the zones that cannot read all work near only to them; return the work that must cross.
 
-    This is a minimum cut: for every subset of zones, the zones can read near at most the limits of
-    the subset plus all work that is near to another zone. The smallest of these bounds is reached.
+    For every subset of zones, near reads are at most the maxima of the subset plus all work that is
+    near to a zone outside it. The smallest of these bounds is reached (max-flow min-cut theorem).
     """
-    zones = near.shape[1]
-    subsets = np.asarray(np.arange(1 << zones)[:, None] >> np.arange(zones) & 1, np.bool_)
+    zones = np.arange(near.shape[1])
+    subsets = np.asarray(np.arange(1 << len(zones))[:, None] >> zones & 1, np.bool_)
     is_near_elsewhere = (near & ~subsets[:, None, :]).any(axis=2)
     max_near_work = subsets @ max_work + is_near_elsewhere @ work
     best_subset = int(max_near_work.argmin())
@@ -116,4 +116,4 @@ def _find_full_zones(work: Floats, near: Flags, max_work: Floats) -> tuple[Flags
 
 
 def _list_racks(racks: list[str]) -> str:
-    return f"{'rack' if len(racks) == 1 else 'racks'} {elide(racks, _MAX_LISTED)}"
+    return f"{'rack' if len(racks) == 1 else 'racks'} {elide(racks, _MAX_LISTED_RACKS)}"

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from assignor_bridge.errors import elide
+
 if TYPE_CHECKING:
     from assignor_bridge.model import Allocation
     from assignor_bridge.planner.batch import Flags, MicroBatch
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 BUSY_S = 1.0
 #: Minimum predicted seconds of a task that is added only to request executors.
 MIN_TASK_S = 0.25
-#: Maximum tasks per slot of the largest allowed cluster: some wait until its last executor starts.
+#: Maximum tasks per slot of the largest allowed cluster, so that some still wait for a slot when
+#: its last executor starts. An unlimited cluster gets at most one task per range instead.
 MAX_TASKS_PER_SLOT = 4
 #: Number of consecutive requesting batches in which additional tasks may run on any executor.
 OPEN_BATCHES = 3
@@ -38,7 +41,7 @@ CALM_BATCHES = 10
 
 @dataclass(frozen=True, eq=False)
 class Demand:
-    """The executors that a batch uses, and the tasks that it plans to request more."""
+    """The executors that a batch uses, and how many tasks it needs to request more executors."""
 
     #: Whether each slot's executor is in use.
     in_use: Flags
@@ -58,7 +61,7 @@ class Demand:
 
 
 def estimate_demand(batch: MicroBatch, table: PartitionTable, weights: Weights) -> Demand:
-    """Return which executors to use, and how many tasks to plan if more are requested."""
+    """Return which executors to use, and how many tasks to plan to request more executors."""
     all_slots, calm_before = np.ones(batch.slots, np.bool_), table.state.calm
     allocation = batch.allocation
     if allocation is None or not batch.ranges:
@@ -76,10 +79,9 @@ def estimate_demand(batch: MicroBatch, table: PartitionTable, weights: Weights) 
     is_kept, calm = _choose_kept_executors(batch, allocation, table, weights)
     notes = []
     if not is_kept.all():
-        idle_ids = ", ".join(batch.executors[i].id for i in np.flatnonzero(~is_kept)[:3].tolist())
-        idle_ids += ", …" if (~is_kept).sum() > 3 else ""
-        needed = f"{int(is_kept.sum())} of {executors} executors"
-        notes = [f"the work needs {needed}, so Spark may remove {idle_ids}"]
+        idle_ids = [batch.executors[i].id for i in np.flatnonzero(~is_kept).tolist()]
+        kept_text = f"{int(is_kept.sum())} of {executors} executors"
+        notes = [f"partitions gather on {kept_text}, so Spark may remove {elide(idle_ids)}"]
     return Demand(is_kept[batch.slot_executor], None, calm, (), tuple(notes))
 
 
@@ -90,21 +92,22 @@ def may_request_executors(batch: MicroBatch) -> bool:
 
 
 def _count_present_executors(batch: MicroBatch) -> int:
-    """Return the number of executors, including those that give no slot to this stream."""
+    """Return the number of executors that take tasks, even if they give this stream no slot."""
     return 0 if batch.anonymous else len(batch.executors) + batch.unused_executors
 
 
 def _count_tasks_to_request(
-    batch: MicroBatch, allocation: Allocation, weights: Weights, speed: float
+    batch: MicroBatch, allocation: Allocation, weights: Weights, total_speed: float
 ) -> int | None:
     """Return how many tasks to plan to request executors; None if the slots are enough."""
     executors, slots = _count_present_executors(batch), 0 if batch.anonymous else batch.slots
     wanted_slots = batch.settings.slots
     if isinstance(wanted_slots, int) and slots >= wanted_slots:  # more executors would be idle
         return None
-    useful_tasks, seconds = batch.ranges, batch.backlog * float(weights.work.sum())
+    useful_tasks = batch.ranges
     if weights.basis == "seconds":
-        if executors and seconds <= BUSY_S * speed:
+        seconds = batch.backlog_ratio * float(weights.work.sum())
+        if executors and seconds <= BUSY_S * total_speed:
             return None
         useful_tasks = max(1, math.floor(seconds / MIN_TASK_S))
     min_records = batch.settings.min_records_per_task or 1
@@ -118,28 +121,29 @@ def _count_tasks_to_request(
 def _choose_kept_executors(
     batch: MicroBatch, allocation: Allocation, table: PartitionTable, weights: Weights
 ) -> tuple[Flags, int]:
-    """Return which executors stay in use, and the number of consecutive calm batches."""
-    executors, seconds = len(batch.executors), batch.backlog * float(weights.work.sum())
+    """Return which executors to use (all if those in use are busy), and the new `calm`."""
+    count, seconds = len(batch.executors), batch.backlog_ratio * float(weights.work.sum())
     speed = batch.executor_slots / weights.slowness
-    owners = table.owner[table.owner >= 0]
-    line_counts = np.bincount(batch.slot_executor[owners], minlength=executors)
+    owner_slots = table.owner[table.owner >= 0]
+    partition_counts = np.bincount(batch.slot_executor[owner_slots], minlength=count)
     # A cut range's owner is its tail's reader; only the reports name readers of other pieces.
-    in_use = (line_counts > 0) | np.isin([e.id for e in batch.executors], batch.observed.executors)
-    if not in_use.any() or seconds > BUSY_S * float(speed[in_use].sum()):
-        return np.ones(executors, np.bool_), 0
+    reader_ids = batch.observed.executors
+    is_used = (partition_counts > 0) | np.isin([e.id for e in batch.executors], reader_ids)
+    if not is_used.any() or seconds > BUSY_S * float(speed[is_used].sum()):
+        return np.ones(count, np.bool_), 0
     is_owned = table.range_owner >= 0
     range_executor = batch.slot_executor[table.range_owner[is_owned]]
-    work = np.bincount(range_executor, weights.work[is_owned], executors)
-    ranking = np.lexsort((np.arange(executors), -line_counts, -work, ~in_use))
-    kept_count = max(min(max(1, allocation.min_executors), executors), int(in_use.sum()))
+    owned_work = np.bincount(range_executor, weights.work[is_owned], count)
+    ranking = np.lexsort((np.arange(count), -partition_counts, -owned_work, ~is_used))
+    kept_count = max(min(max(1, allocation.min_executors), count), int(is_used.sum()))
     interval_s, calm = allocation.seconds_since_last_plan, 0
-    # The batch is calm if the executors in use have more than `needed_slots` slots of usual speed.
-    needed_slots = math.inf  # without an interval, no batch is calm
+    # The batch is calm if the executors in use have more than `calm_slots` slots of usual speed.
+    calm_slots = math.inf  # without an interval, no batch is calm
     if interval_s:
-        needed_slots = max(seconds / CALM_S, seconds / interval_s / CALM_SHARE)
-    if needed_slots < float(speed[in_use].sum()):
+        calm_slots = max(seconds / CALM_S, seconds / interval_s / CALM_SHARE)
+    if calm_slots < float(speed[is_used].sum()):
         calm = min(max(0, table.state.calm) + 1, CALM_BATCHES)
     if calm == CALM_BATCHES:
-        sufficient_count = 1 + int(np.searchsorted(np.cumsum(speed[ranking]), needed_slots / 2))
+        sufficient_count = 1 + int(np.searchsorted(np.cumsum(speed[ranking]), calm_slots / 2))
         kept_count, calm = min(kept_count, max(sufficient_count, allocation.min_executors)), 0
-    return np.isin(np.arange(executors), ranking[:kept_count]), calm
+    return np.isin(np.arange(count), ranking[:kept_count]), calm

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 #: Hit rate below which the plan advises raising `spark.locality.wait`.
 _GOOD_HIT_RATE = 0.8
-#: Maximum number of names in a reason.
-_MAX_LISTED = 3
+#: Maximum number of partitions, or of executors, in a reason.
+_MAX_NAMES = 3
 
 
 class _Moves(NamedTuple):
     """Moves of the ranges whose partitions had a reader before (one flag per range)."""
 
-    #: The executor left, and no new executor on its host replaces it.
+    #: The executor no longer takes part, and no new executor on its host replaces it.
     orphaned: Flags
     #: Another executor reads the first piece.
     moved: Flags
@@ -46,16 +46,17 @@ def _compare_with_last_readers(batch: MicroBatch, table: PartitionTable, pieces:
     """Compare each range's executors with its partition's last reader."""
     owner, is_owned = table.range_owner, table.range_owner >= 0
     orphaned = ~is_owned & table.had_reader[table.line]
-    home = np.where(is_owned, batch.slot_executor[owner], -1)
-    is_at_home = home[pieces.row] == batch.slot_executor[pieces.slot]
-    offsets_at_home = np.where(is_at_home, pieces.end - pieces.start, 0).astype(np.float64)
-    kept_offsets = np.bincount(pieces.row, offsets_at_home, batch.ranges)
+    last_executor = np.where(is_owned, batch.slot_executor[owner], -1)
+    is_kept = last_executor[pieces.row] == batch.slot_executor[pieces.slot]
+    kept_sizes = np.where(is_kept, pieces.end - pieces.start, 0).astype(np.float64)
+    kept_offsets = np.bincount(pieces.row, kept_sizes, batch.ranges)
     keeps_start = np.zeros(batch.ranges, np.bool_)
-    keeps_start[pieces.row[is_at_home & (pieces.start == batch.start[pieces.row])]] = True
+    keeps_start[pieces.row[is_kept & (pieces.start == batch.start[pieces.row])]] = True
     keeps_most = 2 * kept_offsets >= batch.size
+    moved, handed_over = is_owned & ~keeps_start, keeps_start & ~keeps_most
     moved_offsets = float((batch.size - kept_offsets)[is_owned | orphaned].sum())
-    share, moved = moved_offsets / max(batch.total, 1.0), is_owned & ~keeps_start
-    return _Moves(orphaned, moved, keeps_start & ~keeps_most, keeps_start & keeps_most, share)
+    moved_share = moved_offsets / max(batch.total, 1.0)
+    return _Moves(orphaned, moved, handed_over, keeps_start & keeps_most, moved_share)
 
 
 def explain(
@@ -95,7 +96,7 @@ def explain(
         "weights": weights.basis,
         "generation": generation,
     }
-    unusual_executors = np.argsort(-np.abs(np.log(weights.slowness)), kind="stable")[:_MAX_LISTED]
+    unusual_executors = np.argsort(-np.abs(np.log(weights.slowness)), kind="stable")[:_MAX_NAMES]
     cut_note = ""
     if imbalance > batch.settings.max_imbalance and not batch.settings.split:
         cut_note = "; partitions cannot be cut: assignor.split=false"
@@ -148,16 +149,15 @@ def explain(
 def explain_tail(
     cut: TailCut | None, unpredictability: float | None
 ) -> tuple[dict[str, str | int | float], list[str]]:
-    """Return the metrics of the shared tail, and a sentence if there is one."""
-    metrics: dict[str, str | int | float] = {}
-    metrics["tailShare"] = round(cut.share, 4) if cut is not None else 0.0
-    metrics["tailTasks"] = cut.tasks if cut is not None else 0
+    """Return the metrics of the shared tail, and a sentence if there is a tail."""
+    share, tasks = (0.0, 0) if cut is None else (cut.share, cut.tasks)
+    metrics: dict[str, str | int | float] = {"tailShare": round(share, 4), "tailTasks": tasks}
     if unpredictability is not None:
         metrics["unpredictability"] = round(unpredictability, 4)
     if cut is None:
         return metrics, []
     note = (
-        f"{cut.share:.0%} of the work is in {pluralize(cut.tasks, 'task')} for any free slot, "
+        f"{share:.0%} of the work is in {pluralize(tasks, 'task')} for any free slot, "
         f"because task times deviated by {unpredictability:.0%} from their predictions"
     )
     return metrics, [note]
@@ -172,24 +172,25 @@ def _describe_moves(
     bound: float,
     max_time: float,
 ) -> Iterator[str]:
-    """Describe kept and moved partitions, and the busiest slot if no range had moved."""
+    """Describe moved and kept partitions, and the time that the moves save, if they save any."""
     if moves.orphaned.any():
         orphans = _list_partitions(batch, moves.orphaned)
-        yield f"{orphans} moved to other executors after their executor left"
-    owned = table.range_owner >= 0
-    if not owned.any():
+        yield f"{orphans} moved because their executor left or has no slots for this query"
+    is_owned = table.range_owner >= 0
+    if not is_owned.any():
         return
     yield (
-        f"kept {moves.kept.sum()} of {owned.sum()} partitions on their executor; "
+        f"kept {moves.kept.sum()} of {is_owned.sum()} partitions on their executor; "
         f"{moves.moved_share:.1%} of the offsets moved to another executor"
     )
-    load_without_moves = np.bincount(table.range_owner[owned], weights.work[owned], batch.slots)
-    kept_time = float((load_without_moves * weights.slowness[batch.slot_executor]).max())
-    if kept_time > max_time and bound > 0:
+    owners, owned_work = table.range_owner[is_owned], weights.work[is_owned]
+    stay_load = np.bincount(owners, owned_work, batch.slots)
+    stay_time = float((stay_load * weights.slowness[batch.slot_executor]).max())
+    if stay_time > max_time and bound > 0:
         yield (
-            f"without moves the busiest slot would take {_format_amount(kept_time, weights)} "
-            f"({kept_time / bound - 1:.1%} over the ideal): moving saved "
-            f"{_format_amount(kept_time - max_time, weights)}"
+            f"without moves the busiest slot would take {_format_amount(stay_time, weights)} "
+            f"({stay_time / bound - 1:.1%} over the ideal): moving saved "
+            f"{_format_amount(stay_time - max_time, weights)}"
         )
     if moves.moved.any():
         yield f"moved {_list_partitions(batch, moves.moved)}"
@@ -202,9 +203,9 @@ def _describe_moves(
 
 def _list_partitions(batch: MicroBatch, flags: Flags) -> str:
     rows: Ints = np.flatnonzero(flags)
-    listed = ", ".join(batch.name(row) for row in rows[:_MAX_LISTED].tolist())
-    more = f" and {len(rows) - _MAX_LISTED} more" if len(rows) > _MAX_LISTED else ""
-    return f"{pluralize(len(rows), 'partition')} ({listed}{more})"
+    names = ", ".join(batch.name(row) for row in rows[:_MAX_NAMES].tolist())
+    more = f" and {len(rows) - _MAX_NAMES} more" if len(rows) > _MAX_NAMES else ""
+    return f"{pluralize(len(rows), 'partition')} ({names}{more})"
 
 
 def _format_amount(value: float, weights: Weights) -> str:

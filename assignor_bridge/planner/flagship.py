@@ -48,15 +48,15 @@ class Placement:
 
     assignor: str
     pieces: Pieces
-    #: Lower bound on the time that the slots in use need, in units of work.
+    #: Lower bound on the time that the slots in use need (see `find_lower_bound`).
     bound: float
-    #: Slot of each table line, with or without data in this batch; -1 if none.
+    #: Slot of each table line, -1 if none; `remember` updates the lines with data.
     slot_of_line: Ints
-    #: Sentences about the slots in use.
+    #: Sentences about the slots in use, or the notes of a group assignor.
     notes: tuple[str, ...] = ()
-    #: Sentences about assignors that could not be used.
+    #: Sentences about assignors that were passed over.
     refusals: tuple[str, ...] = ()
-    #: Executor ids with standby copies of a slot's partitions, most preferred first.
+    #: By slot: ids of executors with standby copies of its partitions, most preferred first.
     standbys: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     #: Partitions of each slot as a group member; None unless the batch was placed as a group.
     assignment: Assignment | None = None
@@ -76,8 +76,8 @@ def place_batch(
 ) -> Placement:
     """Place all ranges with the chosen assignor, `lag-aware-sticky` or `failover`.
 
-    The promises are those of `place`, or of `assignors.whole` if ranges may not be cut. If whole
-    ranges leave a slot with too few records (`minRecordsPerTask`), they are placed on fewer slots.
+    The promises are those of `planner.zones`; without `split`, `assignors.whole` replaces `place`.
+    If whole ranges leave a slot below `minRecordsPerTask`, they are placed on fewer slots.
     """
     name, notes, in_use = choice.assignor.name, [*demand.gathering_notes], demand.in_use
     owner = table.range_owner
@@ -93,9 +93,9 @@ def place_batch(
     for attempt in range(1, _MAX_ATTEMPTS + 1):
         slots = np.sort(ranked_slots[:slot_count])
         pieces = _place_on_slots(slots, batch, weights, owner)
-        records = pieces.count_offsets_by_slot(batch.slots)
-        missing_records = min_records - records[(records > 0) & (records < min_records)]
-        slot_count -= attempt * math.ceil(missing_records.sum() / min_records)
+        offsets = pieces.count_offsets_by_slot(batch.slots)
+        missing_offsets = min_records - offsets[(offsets > 0) & (offsets < min_records)]
+        slot_count -= attempt * math.ceil(missing_offsets.sum() / min_records)
         if split or slot_count < 1 or slot_count == len(slots):
             break  # if ranges may be cut, `pack` tops slots up
     bound = find_lower_bound(batch, weights, slots)
@@ -107,11 +107,11 @@ def place_batch(
 def _place_on_slots(slots: Ints, batch: MicroBatch, weights: Weights, owner: Ints) -> Pieces:
     """Place all ranges on these slots only.
 
-    1. Compute each slot's quota: its fair share of all work, by speed.
+    1. Compute each slot's quota: its fair share of all work, by speed. A short batch stays whole.
     2. Take the first candidate within the limit. Candidates that ignore zones are generated only if
        those with zones exceed it, for cut ranges by more than `_MAX_ZONE_IMBALANCE` or one offset.
     3. If none is within the limit, whole ranges prefer balance to zones, as promised. Cut ranges
-       prefer zones, because they would not reach the limit without zones either.
+       prefer zones: they exceed the limit by little, or would also exceed it without zones.
     """
     if not batch.ranges:
         return Pieces.whole(batch, owner)
@@ -127,8 +127,8 @@ def _place_on_slots(slots: Ints, batch: MicroBatch, weights: Weights, owner: Int
         return Pieces.whole(batch, slots[slot])
     # 2. Take the first candidate within the limit.
     limit, capacity = 1 + max_imbalance, Capacity(quota, executor, max_imbalance)
-    max_offset_work = float((weights.work / batch.size).max() / quota.min())
-    tolerance = max(_MAX_ZONE_IMBALANCE, max_offset_work) if batch.settings.split else 0.0
+    max_load_per_offset = float((weights.work / batch.size).max() / quota.min())
+    tolerance = max(_MAX_ZONE_IMBALANCE, max_load_per_offset) if batch.settings.split else 0.0
     zones, candidates = map_zones(batch, weights, slots), list[_Candidate]()
     for zone_map in (None,) if zones is None else (zones, None):
         for candidate in _generate_candidates(batch, weights, local_owner, capacity, zone_map):
@@ -146,7 +146,7 @@ def _place_on_slots(slots: Ints, batch: MicroBatch, weights: Weights, owner: Int
 def _generate_candidates(
     batch: MicroBatch, weights: Weights, owner: Ints, capacity: Capacity, zones: ZoneMap | None
 ) -> Iterator[_Candidate]:
-    """Yield candidates: ranges divided among zones, placed on slots, and cut between offsets.
+    """Yield candidates: ranges divided among zones and placed on slots, cut if `split` allows it.
 
     Each additional piece of a range repeats the fixed work, and cuts are rounded to whole offsets.
     In most batches that is within the allowance. In small batches ranges are placed again: with the
@@ -172,8 +172,8 @@ def _generate_candidates(
         if extra_work.any():
             min_piece = float(weights.fixed.mean())
         elif batch.settings.split:
-            reduced = float(capacity.max_imbalance) - (max_load - 1 - max_imbalance)
-            capacity = replace(capacity, max_imbalance=max(0.0, reduced))
+            next_imbalance = float(capacity.max_imbalance) - (max_load - 1 - max_imbalance)
+            capacity = replace(capacity, max_imbalance=max(0.0, next_imbalance))
         else:
             return
 
@@ -181,13 +181,14 @@ def _generate_candidates(
 def is_short(batch: MicroBatch, weights: Weights, slots: Ints) -> bool:
     """Return whether the batch and its backlog are too short for a plan to save time.
 
-    Never true with racks, where a plan saves bytes, or with `minPartitions`, which requires tasks.
+    Never true until seconds are reported, with racks, where a plan saves bytes, or with
+    `minPartitions`, which requires tasks.
     """
     needs_plan = batch.replicas is not None or batch.settings.min_partitions is not None
     if weights.basis != "seconds" or needs_plan:
         return False
     max_slowness = float(weights.slowness[batch.slot_executor[slots]].max())
-    return batch.backlog * float(weights.work.sum()) * max_slowness <= SHORT_BATCH_S
+    return batch.backlog_ratio * float(weights.work.sum()) * max_slowness <= SHORT_BATCH_S
 
 
 def find_lower_bound(batch: MicroBatch, weights: Weights, slots: Ints) -> float:
@@ -218,15 +219,15 @@ def find_priority(batch: MicroBatch, executor: Executor) -> int | None:
 def _select_highest_priority(batch: MicroBatch) -> tuple[Flags, str]:
     """Flag the slots of executors with the highest priority (none ranks lowest); describe them."""
     ranks = [(p is not None, p or 0) for p in (find_priority(batch, e) for e in batch.executors)]
-    best = max(ranks)
-    is_best = np.array([rank == best for rank in ranks], np.bool_)
-    level = f"priority {best[1]}" if best[0] else "no priority"
-    note = f"failover: only executors with {level} read ({int(is_best.sum())} of {len(ranks)})"
-    return is_best[batch.slot_executor], note
+    top_rank = max(ranks)
+    is_active = np.array([rank == top_rank for rank in ranks], np.bool_)
+    priority = f"priority {top_rank[1]}" if top_rank[0] else "no priority"
+    note = f"failover: only executors with {priority} read ({int(is_active.sum())} of {len(ranks)})"
+    return is_active[batch.slot_executor], note
 
 
 def _rank_slots(batch: MicroBatch, weights: Weights, owner: Ints, slots: Ints) -> Ints:
     """Return the slots, most owned work first; ties alternate between executors."""
-    owned = owner >= 0
-    work = np.bincount(owner[owned], weights.work[owned], batch.slots)[slots]
-    return np.asarray(slots[np.lexsort((slots, batch.slot_number[slots], -work))])
+    is_owned = owner >= 0
+    owned_work = np.bincount(owner[is_owned], weights.work[is_owned], batch.slots)[slots]
+    return np.asarray(slots[np.lexsort((slots, batch.slot_number[slots], -owned_work))])

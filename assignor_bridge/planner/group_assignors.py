@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.table import PartitionTable
 
-#: Executor name of members in local mode.
+#: Executor name of members if no executor takes tasks, as in local mode.
 LOCAL = "local"
 #: Maximum partitions of a group; more are a mistake, and could exhaust memory.
 _MAX_PARTITIONS = 5_000_000
@@ -44,27 +44,27 @@ def build_slot_group(batch: MicroBatch, table: PartitionTable, weights: Weights)
     np.maximum.at(counts, state.topic, state.partition + 1)
     if counts.sum() > _MAX_PARTITIONS:
         raise OptionError(
-            f"topics {elide(state.topics, 5)} would have {int(counts.sum())} partitions: "
-            f"assignors other than {LAG_AWARE_STICKY!r} support at most {_MAX_PARTITIONS}"
+            f"topics {elide(state.topics, 5)} have {int(counts.sum()):,} partitions, but group "
+            f"assignors support at most {_MAX_PARTITIONS:,}: use {LAG_AWARE_STICKY!r}"
         )
     catalog = Catalog(dict(zip(state.topics, counts.tolist(), strict=True)))
-    partition_id = catalog.starts[state.topic] + state.partition
+    partition_ids = catalog.starts[state.topic] + state.partition
     topics, generation = frozenset(state.topics), state.generation
     by_owner = np.argsort(table.owner, kind="stable")
     first_owned = np.searchsorted(table.owner[by_owner], np.arange(batch.slots + 1))
     priorities = [find_priority(batch, executor) for executor in batch.executors]
     members = []
-    for slot, (name, e) in enumerate(_name_members(batch)):
-        owned = np.sort(partition_id[by_owner[first_owned[slot] : first_owned[slot + 1]]])
+    for slot, (name, index) in enumerate(_name_members(batch)):
+        owned = np.sort(partition_ids[by_owner[first_owned[slot] : first_owned[slot + 1]]])
         members.append(
             Member(
                 name,
                 topics,
                 owned=Partitions(catalog, owned),
                 generation=generation if len(owned) else None,
-                rack=batch.executors[e].rack,
-                host=batch.executors[e].host,
-                priority=priorities[e],
+                rack=batch.executors[index].rack,
+                host=batch.executors[index].host,
+                priority=priorities[index],
             )
         )
     lags: dict[str, dict[int, float]] = {}
@@ -82,7 +82,7 @@ def build_slot_group(batch: MicroBatch, table: PartitionTable, weights: Weights)
 
 
 def _list_racks(batch: MicroBatch, catalog: Catalog) -> dict[str, dict[int, frozenset[str]]]:
-    """Return the racks of all partitions; unknown racks become the racks of all executors."""
+    """Return all partitions' racks, those of all executors if unknown; {} if zones are not used."""
     if batch.replicas is None or not batch.settings.zone_price_per_gb:
         return {}
     all_racks = frozenset(e.rack for e in batch.executors if e.rack)
@@ -94,7 +94,7 @@ def _list_racks(batch: MicroBatch, catalog: Catalog) -> dict[str, dict[int, froz
 
 
 def _name_members(batch: MicroBatch) -> Iterator[tuple[str, int]]:
-    """Return the member name of each slot, and the index of its executor."""
+    """Yield the member name of each slot, and the index of its executor."""
     for i, executor in enumerate(batch.executors):
         for number in range(executor.slots):
             yield f"{LOCAL if batch.anonymous else executor.id}/{number}", i
@@ -105,18 +105,19 @@ def place_group(
 ) -> Placement:
     """Assign the group with the chosen assignor, and place each range on its partition's slot."""
     assignment = assign_checked(choice.assignor, group)
-    member = np.asarray(assignment.owner, np.int64)
+    owner = np.asarray(assignment.owner, np.int64)
     if assignment.withheld is not None:
         # Between micro-batches no partition is being read, so withheld partitions can move now.
-        member = np.where(member < 0, assignment.withheld, member)
-    slot_of_name = {name: slot for slot, (name, _) in enumerate(_name_members(batch))}
-    slot = np.array([slot_of_name[name] for name in group.ids], np.int64)[member]
-    slot_of_line = slot[group.catalog.starts[table.state.topic] + table.state.partition]
+        owner = np.where(owner < 0, assignment.withheld, owner)
+    slot_by_name = {name: slot for slot, (name, _) in enumerate(_name_members(batch))}
+    slot_of_partition = np.array([slot_by_name[name] for name in group.ids], np.int64)[owner]
+    line_ids = group.catalog.starts[table.state.topic] + table.state.partition
+    slot_of_line = slot_of_partition[line_ids]
     pieces = Pieces.whole(batch, slot_of_line[table.line])
     bound = find_lower_bound(batch, weights, np.arange(batch.slots))
     name, notes, refusals = choice.assignor.name, assignment.notes, choice.refusals
-    standbys = _rank_standbys(batch, group, assignment, slot)
-    final_assignment = Assignment(group, member)
+    standbys = _rank_standbys(batch, group, assignment, slot_of_partition)
+    final_assignment = Assignment(group, owner)
     return Placement(name, pieces, bound, slot_of_line, notes, refusals, standbys, final_assignment)
 
 
@@ -130,21 +131,22 @@ def notify_assignor(
 
 
 def _rank_standbys(
-    batch: MicroBatch, group: Group, assignment: Assignment, slot_of_id: Ints
+    batch: MicroBatch, group: Group, assignment: Assignment, slot_of_partition: Ints
 ) -> dict[int, tuple[str, ...]]:
-    """Return each slot's standby executors, those with most copies of its partitions first."""
-    copy_counts, max_standbys = dict[int, Counter[int]](), batch.settings.standby_replicas
-    index = {e.id: i for i, e in enumerate(batch.executors)}
+    """Return each slot's other executors with copies of its partitions, those with most first."""
+    copy_counts_by_slot, max_standbys = dict[int, Counter[int]](), batch.settings.standby_replicas
+    index_by_id = {e.id: i for i, e in enumerate(batch.executors)}
     standbys = {} if batch.anonymous else assignment.standbys
     for member, partitions in sorted(standbys.items()):
-        executor = index[member.rpartition("/")[0]]
-        for slot, count in Counter(slot_of_id[partitions.ids_in(group.catalog)].tolist()).items():
+        executor = index_by_id[member.rpartition("/")[0]]
+        slots = slot_of_partition[partitions.ids_in(group.catalog)].tolist()
+        for slot, count in Counter(slots).items():
             if batch.slot_executor[slot] != executor:
-                copy_counts.setdefault(slot, Counter())[executor] += count
+                copy_counts_by_slot.setdefault(slot, Counter())[executor] += count
     return {
         slot: tuple(
             batch.executors[e].id
             for e, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:max_standbys]
         )
-        for slot, counts in sorted(copy_counts.items())
+        for slot, counts in sorted(copy_counts_by_slot.items())
     }

@@ -37,14 +37,15 @@ def share_slots(batch: MicroBatch, state: StickyState) -> MicroBatch:
         requested_slots = max(1, math.ceil(requested_slots * total - 1e-9))  # 0.1 * 30 must be 3
     if requested_slots >= total:
         return batch
-    counts, fraction = slots * requested_slots // total, slots * requested_slots % total
+    counts, remainders = slots * requested_slots // total, slots * requested_slots % total
     remaining_slots = requested_slots - int(counts.sum())
     rotation = (np.arange(len(slots)) - batch.stream * remaining_slots % len(slots)) % len(slots)
-    ranking = np.lexsort((rotation, -_count_partitions(batch, state), -fraction))
+    ranking = np.lexsort((rotation, -_count_partitions(batch, state), -remainders))
     counts[ranking[:remaining_slots]] += 1
     pairs = zip(batch.executors, counts.tolist(), strict=True)
-    in_use = tuple(replace(executor, slots=count) for executor, count in pairs if count)
-    return replace(batch, executors=in_use, unused_executors=len(slots) - len(in_use))
+    used_executors = tuple(replace(executor, slots=count) for executor, count in pairs if count)
+    unused_executors = len(slots) - len(used_executors)
+    return replace(batch, executors=used_executors, unused_executors=unused_executors)
 
 
 def _count_partitions(batch: MicroBatch, state: StickyState) -> Ints:
@@ -52,11 +53,10 @@ def _count_partitions(batch: MicroBatch, state: StickyState) -> Ints:
     slots = np.array([reader.slots for reader in state.readers], np.int64)
     reader = np.repeat(np.arange(len(slots)), slots)
     counts = np.bincount(reader[state.member[state.member >= 0]], minlength=len(slots)).tolist()
-    count_of = {(r.executor, r.host): count for r, count in zip(state.readers, counts, strict=True)}
-    present_executors = {(e.id, e.host) for e in batch.executors}
-    count_by_host: defaultdict[str, int] = defaultdict(int)
-    for (executor, host), count in count_of.items():
-        if (executor, host) not in present_executors:
-            count_by_host[host] += count
-    new_counts = [count_of.get((e.id, e.host), count_by_host[e.host]) for e in batch.executors]
+    count_by_reader = {(r.executor, r.host): n for r, n in zip(state.readers, counts, strict=True)}
+    executors = [(e.id, e.host) for e in batch.executors]
+    lost_by_host: defaultdict[str, int] = defaultdict(int)
+    for id_, host in count_by_reader.keys() - set(executors):
+        lost_by_host[host] += count_by_reader[id_, host]
+    new_counts = [count_by_reader.get((id_, host), lost_by_host[host]) for id_, host in executors]
     return np.array(new_counts, np.int64)

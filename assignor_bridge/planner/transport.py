@@ -37,7 +37,7 @@ class Groups:
     work: Floats
     #: Zone that read the group last; -1 if none.
     home: Ints
-    #: Whether a zone has replicas (one row per group, one column per zone).
+    #: Whether each zone (column) is near to each group (row): with replicas, or if unknown.
     near: Flags
     #: Whether it pays to move the group out of a zone without replicas.
     pays: Flags
@@ -56,7 +56,8 @@ def assign_groups_to_zones(groups: Groups, capacity: ZoneCapacity) -> Floats:
     """Return how much work of each group (row) each zone (column) reads.
 
     1. Keep each group in its zone; a group without a zone starts in an extra column.
-    2. Move work out of zones beyond their limit, and out of the extra column, to near zones first.
+    2. Move work out of zones beyond their limit, down to their fill level, and out of the extra
+       column, to near zones first.
     3. Move groups out of zones without replicas, if it pays, to near zones below their fill level.
 
     >>> groups = Groups(np.array([6.0, 2.0]), np.array([0, -1]), np.eye(2) > 0, np.ones(2) > 0)
@@ -66,8 +67,8 @@ def assign_groups_to_zones(groups: Groups, capacity: ZoneCapacity) -> Floats:
     # 1. Keep each group in its zone.
     group_count, zone_count = groups.near.shape
     epsilon = max(float(groups.work.sum()) * _ROUNDING, 1e-300)
-    reachable = np.any(groups.near, axis=1, keepdims=True)
-    crosses = np.asarray(~groups.near & reachable, np.float64)
+    is_reachable = np.any(groups.near, axis=1, keepdims=True)
+    crosses = np.asarray(~groups.near & is_reachable, np.float64)
     has_home: Flags = np.asarray(groups.home >= 0, np.bool_)
     row = np.arange(group_count)
     is_elsewhere = groups.home[:, None] != np.arange(zone_count)
@@ -77,13 +78,13 @@ def assign_groups_to_zones(groups: Groups, capacity: ZoneCapacity) -> Floats:
     flow = np.zeros((group_count, zone_count + 1))  # the last column holds work without a zone
     flow[row, np.where(has_home, groups.home, zone_count)] = groups.work
     # 2. Move excess work.
-    overloaded = flow[:, :zone_count].sum(axis=0) > capacity.limit + epsilon
-    limit = np.append(np.where(overloaded, capacity.fill_level, capacity.limit), 0.0)
+    is_overloaded = flow[:, :zone_count].sum(axis=0) > capacity.limit + epsilon
+    limit = np.append(np.where(is_overloaded, capacity.fill_level, capacity.limit), 0.0)
     _move_excess(flow, cost_if_home_is_free, capacity.quota, limit, epsilon)
     # 3. Move far work; step 2 already used the cheapest path for work without a home.
     if has_home.any():
-        movable = has_home & groups.pays
-        cost[~movable] = cost_if_home_is_free[~movable]
+        is_movable = has_home & groups.pays
+        cost[~is_movable] = cost_if_home_is_free[~is_movable]
         _move_to_near_zones(flow, cost, capacity.fill_level, epsilon)
     return flow[:, :zone_count]
 
@@ -95,13 +96,13 @@ def _compute_cost_changes(cost: Floats) -> Floats:
 
 
 def _find_cheapest_moves(flow: Floats, cost_changes: Floats, epsilon: float) -> tuple[Floats, Ints]:
-    """Return the minimum cost of a move from a zone (row) to another, and the group to move."""
+    """Return the minimum cost (inf: none) of a move from a zone (row) to another, and its group."""
     move_cost = np.where((flow > epsilon)[:, :, None], cost_changes, np.inf)
     return move_cost.min(axis=0), move_cost.argmin(axis=0)
 
 
 def _move_excess(flow: Floats, cost: Floats, quota: Floats, limit: Floats, epsilon: float) -> None:
-    """Move work above a zone's limit to zones below their limits, in place."""
+    """Move work above a zone's limit to zones below theirs, in place, while there is a path."""
     cost_changes = _compute_cost_changes(cost)
     levels = quota.tolist(), limit.tolist()
     for _ in range(4 * flow.size + 50):
@@ -113,7 +114,7 @@ def _move_excess(flow: Floats, cost: Floats, quota: Floats, limit: Floats, epsil
         move_cost, group = _find_cheapest_moves(flow, cost_changes, epsilon)
         distance, predecessor = _find_shortest_paths(move_cost, giver)
         choices = [
-            (distance[zone] + extra_cost, zone, i)  # on ties, up to the quota
+            (distance[zone] + extra_cost, zone, i)  # ties go to the first zone
             for i, extra_cost in enumerate((0.0, _BEYOND_QUOTA_COST))
             for zone in range(len(quota))
             if load[zone] < levels[i][zone] - epsilon
@@ -141,12 +142,12 @@ def _move_to_near_zones(flow: Floats, cost: Floats, fill_level: Floats, epsilon:
     for _ in range(4 * flow.size + 50):
         load = flow.sum(axis=0)[:zone_count]
         move_cost, group = _find_cheapest_moves(flow, cost_changes, epsilon)
-        arcs = np.full((zone_count + 1, zone_count + 1), np.inf)
-        arcs[:zone_count, :zone_count] = move_cost[:zone_count]
-        arcs[:zone_count, zone_count] = np.where(load < fill_level - epsilon, 0.0, np.inf)
-        arcs[zone_count, :zone_count] = 0.0
-        source, target = np.nonzero(arcs < np.inf)
-        cost_with_gain = arcs[source, target] + _MIN_GAIN / len(arcs)
+        arc_cost = np.full((zone_count + 1, zone_count + 1), np.inf)
+        arc_cost[:zone_count, :zone_count] = move_cost[:zone_count]
+        arc_cost[:zone_count, zone_count] = np.where(load < fill_level - epsilon, 0.0, np.inf)
+        arc_cost[zone_count, :zone_count] = 0.0
+        source, target = np.nonzero(arc_cost < np.inf)
+        cost_with_gain = arc_cost[source, target] + _MIN_GAIN / len(arc_cost)
         cycle = find_negative_cycle(source, target, cost_with_gain, _ROUNDING)
         if not cycle:
             return
@@ -168,11 +169,8 @@ def _move_along_path(flow: Floats, path: list[int], group: Ints, amount: float) 
 
 
 def _find_shortest_paths(move_cost: Floats, start: int) -> tuple[list[float], list[int]]:
-    """Return the cost of the cheapest path to each zone, and each predecessor (Bellman-Ford).
-
-    Plain Python is faster than arrays for so few zones.
-    """
-    costs: list[list[float]] = move_cost.tolist()
+    """Return the cost of the cheapest path to each zone, and each predecessor (Bellman-Ford)."""
+    costs: list[list[float]] = move_cost.tolist()  # lists are faster than arrays for so few zones
     zones = range(move_cost.shape[1])
     distance, predecessor = list(costs[start]), [start for _ in zones]
     if start in zones:

@@ -21,7 +21,7 @@ _RULE = "A plan must read each offset exactly once."
 def check_plan(name: str, batch: MicroBatch, pieces: Pieces, task: Ints, tasks: int) -> None:
     """Raise `PlanError` if the pieces do not tile the ranges, or a piece or a task is empty.
 
-    Messages have the assignor's `name`. `task` is the task of each piece; there are `tasks` tasks.
+    Messages have the assignor's `name`. `task` is each piece's task, a number below `tasks`.
     """
     pieces = pieces.take(argsort_rows((pieces.start,), pieces.row))
     row, start, end = pieces.row, pieces.start, pieces.end

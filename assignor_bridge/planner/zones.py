@@ -45,16 +45,16 @@ _MIN_PIECE = 0.002
 _ROUNDING = 1e-9
 #: Price of a move, in the currency of `zonePricePerGb`: 20 ms of a slot that costs 0.05 per hour.
 _PRICE_OF_MOVE = 0.02 * 0.05 / 3600
-_GB = 1e9
-#: Bytes per record until some are reported.
-_ASSUMED_BYTES = 100.0
+_BYTES_PER_GB = 1e9
+#: Bytes per offset until bytes are reported.
+_ASSUMED_BYTES_PER_OFFSET = 100.0
 
 
 class ZoneMap(NamedTuple):
-    """Zones of the slots that take part, and which ranges are near to them."""
+    """Zones of the slots that take part (numbered from 0), and which ranges are near to them."""
 
     slot_zone: Ints
-    #: Whether each zone (column) has a replica of each range (row).
+    #: Whether each zone (column) is near to each range (row).
     near: Flags
     #: Near zones of each range, as a bit mask.
     near_zones: Ints
@@ -74,14 +74,14 @@ def map_zones(batch: MicroBatch, weights: Weights, slots: Ints) -> ZoneMap | Non
     differs = near.any(axis=1) & ~near.all(axis=1)
     if len(present_zones) > MAX_ZONES or not differs.any():
         return None
-    pays = predict_bytes(batch, weights) * (price / _GB) >= _PRICE_OF_MOVE
+    pays = predict_bytes(batch, weights) * (price / _BYTES_PER_GB) >= _PRICE_OF_MOVE
     near_zones = near @ (1 << np.arange(len(present_zones)))
     code = batch.replicas.code
     return ZoneMap(slot_zone, near[code], near_zones[code], pays)
 
 
 def find_last_near_pieces(batch: MicroBatch, pieces: Pieces) -> Ints:
-    """Return each cut range's last piece with a near reader; empty if zones are not used."""
+    """Return the index of each cut range's last piece with a near reader; none without zones."""
     zones, replicas = batch.zones, batch.replicas
     has_price = bool(batch.settings.zone_price_per_gb)
     if zones is None or replicas is None or not has_price or len(zones.names) > MAX_ZONES:
@@ -94,9 +94,9 @@ def find_last_near_pieces(batch: MicroBatch, pieces: Pieces) -> Ints:
 
 
 def predict_bytes(batch: MicroBatch, weights: Weights) -> Floats:
-    """Return the predicted bytes of each range."""
+    """Return the predicted bytes of each range, from its offsets until bytes are reported."""
     if weights.bytes is None:
-        return np.asarray(batch.size * _ASSUMED_BYTES, np.float64)
+        return np.asarray(batch.size * _ASSUMED_BYTES_PER_OFFSET, np.float64)
     return weights.bytes
 
 
@@ -111,40 +111,43 @@ class Parts(NamedTuple):
     #: Quotas of a zone's slots add up to the work of its parts.
     capacity: Capacity
     slot_zone: Ints
-    #: As in `ZoneMap`; None if all ranges and slots are in one zone.
+    #: As in `ZoneMap`; None if zones are not used.
     near: Flags | None
 
 
 def divide_by_zone(
     work: Floats, owner: Ints, capacity: Capacity, zones: ZoneMap | None, min_piece: float
 ) -> Parts:
-    """Divide the ranges' work among zones; without zones, each range is one part."""
+    """Divide the ranges' work among zones; without zones, each range is one part.
+
+    `owner` is the slot that read each range last, -1 if none.
+    """
     quota, executor, max_imbalance = capacity.quota, capacity.executor, capacity.max_imbalance
     if zones is None:
         return Parts(np.arange(len(work)), owner * 0, work, owner, capacity, executor * 0, None)
-    row, zone, amount = _divide_among_zones(work, owner, capacity, zones, min_piece)
+    row, zone, part_work = _divide_among_zones(work, owner, capacity, zones, min_piece)
     zone_quota = np.bincount(zones.slot_zone, quota)
-    zone_fill = np.bincount(zone, amount, len(zone_quota)) / zone_quota
+    zone_fill = np.bincount(zone, part_work, len(zone_quota)) / zone_quota
     slot_fill = np.maximum(zone_fill, 1e-300)[zones.slot_zone]
     allowance = (1 + USED_ALLOWANCE * max_imbalance) / slot_fill - 1
     slot_imbalance = np.maximum(0.0, allowance) / USED_ALLOWANCE
     part_owner = np.where(np.append(zones.slot_zone, -1)[owner[row]] == zone, owner[row], -1)
     part_capacity = Capacity(quota * slot_fill, executor, slot_imbalance)
-    return Parts(row, zone, amount, part_owner, part_capacity, zones.slot_zone, zones.near)
+    return Parts(row, zone, part_work, part_owner, part_capacity, zones.slot_zone, zones.near)
 
 
 def join_parts(parts: Parts, shares: Shares, work: Floats, owner: Ints) -> Shares:
-    """Turn shares of parts into shares of ranges, those of near readers first."""
+    """Turn shares of parts into shares of ranges, those of near readers first if zones are used."""
     if parts.near is None:
         return shares
-    # Rounding can lose a range next to a 10^16 times larger one: use the first slot of its zone.
+    # Rounding can lose a part next to a 10^16 times larger one: use the first slot of its zone.
     unplaced_parts = np.flatnonzero(np.bincount(shares.row, minlength=len(parts.row)) == 0)
     if len(unplaced_parts):
         slots_by_zone = np.argsort(parts.slot_zone, kind="stable")
         sorted_zones = parts.slot_zone[slots_by_zone]
         slot = slots_by_zone[np.searchsorted(sorted_zones, parts.zone[unplaced_parts])]
         added_shares = (unplaced_parts, slot, parts.work[unplaced_parts])
-        shares = Shares(*(np.append(*both) for both in zip(shares, added_shares, strict=True)))
+        shares = Shares(*(np.append(a, b) for a, b in zip(shares, added_shares, strict=True)))
     row = parts.row[shares.row]
     is_significant = shares.amount > _ROUNDING * work[row]  # not a rounding error between two zones
     is_significant |= (np.bincount(row, is_significant) == 0)[row]
@@ -155,10 +158,10 @@ def join_parts(parts: Parts, shares: Shares, work: Floats, owner: Ints) -> Share
 def place_parts_whole(parts: Parts, work: Floats, owner: Ints, capacity: Capacity) -> Ints:
     """Return the slot of each range: one of the zone that reads its largest part."""
     by_work = np.lexsort((parts.work, parts.row))
-    zone_of, slot = np.empty((2, len(work)), np.int64)
-    zone_of[parts.row[by_work]] = parts.zone[by_work]  # the largest part's zone is written last
-    for zone in np.unique(zone_of).tolist():
-        rows, slots = np.flatnonzero(zone_of == zone), np.flatnonzero(parts.slot_zone == zone)
+    range_zone, slot = np.empty((2, len(work)), np.int64)
+    range_zone[parts.row[by_work]] = parts.zone[by_work]  # the largest part's zone is written last
+    for zone in np.unique(range_zone).tolist():
+        rows, slots = np.flatnonzero(range_zone == zone), np.flatnonzero(parts.slot_zone == zone)
         local_slot = np.full(len(parts.slot_zone) + 1, -1, np.int64)
         local_slot[slots] = np.arange(len(slots))
         zone_work, zone_owner = work[rows], local_slot[owner[rows]]
@@ -172,7 +175,7 @@ def place_parts_whole(parts: Parts, work: Floats, owner: Ints, capacity: Capacit
 def _divide_among_zones(
     work: Floats, owner: Ints, capacity: Capacity, zones: ZoneMap, min_piece: float
 ) -> tuple[Ints, Ints, Floats]:
-    """Return the range, the zone, and the amount of work of each part.
+    """Return the range, the zone, and the work of each part.
 
     1. Group ranges by their near zones, their owner's zone, and whether a move pays.
     2. Decide how much of each group each zone reads (`assign_groups_to_zones`).
@@ -232,8 +235,8 @@ def _divide_among_zones(
     kept_work = np.maximum(work - released_work, 0.0)
     rows = np.flatnonzero(kept_work > _ROUNDING * work)
     parts.append((rows, home[rows], kept_work[rows]))
-    row, zone, amount = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return row, zone, amount
+    row, zone, part_work = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return row, zone, part_work
 
 
 def _release_to_zones(work: Floats, zone_work: Floats, min_piece: float) -> Floats:
@@ -242,29 +245,30 @@ def _release_to_zones(work: Floats, zone_work: Floats, min_piece: float) -> Floa
     `zone_work` is the work that each zone takes, 0 for none. It comes from ranges that are still
     whole, if these have enough: the reader of a part of a range also fetches some of the next part.
     """
-    by_zone, remaining_work = np.zeros((len(work), len(zone_work))), work.copy()
+    work_by_zone, remaining_work = np.zeros((len(work), len(zone_work))), work.copy()
     min_pieces = np.full(len(zone_work), min_piece)
     for zone in np.argsort(-zone_work, kind="stable")[: np.count_nonzero(zone_work)].tolist():
         is_eligible = remaining_work == work
         if remaining_work[is_eligible].sum() <= zone_work[zone] + min_piece:
             is_eligible = remaining_work > 0
         giver = np.where(is_eligible & (remaining_work > 0), 0, -1)
-        by_zone[:, zone] = release(remaining_work, giver, zone_work[[zone]], min_pieces)
-        remaining_work -= by_zone[:, zone]
-    return by_zone
+        work_by_zone[:, zone] = release(remaining_work, giver, zone_work[[zone]], min_pieces)
+        remaining_work -= work_by_zone[:, zone]
+    return work_by_zone
 
 
 def _cut_at_zone_shares(
-    row: Ints, size: Floats, share: Floats, min_piece: float
+    row: Ints, work: Floats, share: Floats, min_piece: float
 ) -> tuple[Ints, Ints, Floats]:
     """Lay ranges end to end over zones, the largest share first, and cut where a share ends.
 
-    A share's end within `min_piece` of a range's end moves there, so that nothing is cut.
+    Return the range, the zone, and the work of each part. A share's end within `min_piece` of a
+    range's end moves there, so that nothing is cut.
     """
     zone = np.argsort(-share, kind="stable")
-    edges = np.append(0.0, np.cumsum(size))
+    edges = np.append(0.0, np.cumsum(work))
     ends = np.cumsum(share[zone]) * (edges[-1] / share.sum())
-    next_edge = np.clip(np.searchsorted(edges, ends), 1, len(size))
+    next_edge = np.clip(np.searchsorted(edges, ends), 1, len(work))
     low, high = edges[next_edge - 1], edges[next_edge]
     nearest = np.where(ends - low <= high - ends, low, high)
     ends = np.maximum.accumulate(np.where(np.abs(ends - nearest) <= min_piece, nearest, ends))
@@ -273,16 +277,16 @@ def _cut_at_zone_shares(
     is_distinct = np.diff(inner_ends, prepend=-1.0) > 0
     cuts = inner_ends[is_distinct & (edges[np.searchsorted(edges, inner_ends)] != inner_ends)]
     index = np.append(np.arange(len(row)), np.searchsorted(edges, cuts) - 1)
-    points = np.append(edges[1:], cuts)
-    order = np.lexsort((index, points))
-    index, points = index[order], points[order]
+    part_ends = np.append(edges[1:], cuts)
+    order = np.lexsort((index, part_ends))
+    index, part_ends = index[order], part_ends[order]
     is_cut = np.bincount(index)[index] > 1
-    amount = np.where(is_cut, np.diff(points, prepend=0.0), size[index])
-    return row[index], zone[np.minimum(np.searchsorted(ends, points), len(zone) - 1)], amount
+    part_work = np.where(is_cut, np.diff(part_ends, prepend=0.0), work[index])
+    return row[index], zone[np.minimum(np.searchsorted(ends, part_ends), len(zone) - 1)], part_work
 
 
 def _sort_shares(shares: Shares, owner: Ints, is_far: Flags) -> Shares:
-    """Sort by range; within a range, near readers first, then the owner, then by amount."""
+    """Sort by range; within a range, near readers first, then the owner, then small amounts."""
     row, slot, amount = shares
     order = stable_order(row)
     cut_positions = np.flatnonzero(np.bincount(row)[row[order]] > 1)

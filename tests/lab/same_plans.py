@@ -174,7 +174,7 @@ def plan_query(seed: int) -> list[str]:
             snapshot["executors"] = []
         try:
             batch, text = parse_snapshot(snapshot)
-            batch = replace(batch, backlog=float(rng.choice([1.0, 1.0, 4.0])))
+            batch = replace(batch, backlog_ratio=float(rng.choice([1.0, 1.0, 4.0])))
             plan = plan_to_json(plan_batch(batch, text))
         except AssignorError as error:
             lines.append(f"{seed}.{step} {type(error).__name__}: {error}")

@@ -108,7 +108,7 @@ def to_batch(snapshot: Snapshot) -> MicroBatch:
 def plan(
     snapshot: Snapshot, find: Callable[[str], Assignor] = lookup, backlog: float = 1.0
 ) -> Plan:
-    batch = replace(to_batch(snapshot), backlog=backlog)
+    batch = replace(to_batch(snapshot), backlog_ratio=backlog)
     return to_plan(plan_batch(batch, snapshot.state, find))
 
 

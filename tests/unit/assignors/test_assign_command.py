@@ -395,7 +395,7 @@ def test_the_table_of_streams_shows_standbys_and_notes(assigned: Any) -> None:
     code, out, _ = assigned(group, options=())
     assert code == 0
     assert "standby" in out
-    assert "topic 'b' is short: 1 partitions, but there are 2 tasks" in out
+    assert "topic 'b' is short: 1 partition for 2 tasks" in out
 
 
 def test_the_order_of_keys_does_not_matter() -> None:

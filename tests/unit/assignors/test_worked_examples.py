@@ -194,7 +194,7 @@ def test_streams_places_copies_and_fails_over_to_them() -> None:
         for slot in "01":
             group.join(Member(f"{host}/{slot}", AB | {"a", "b"}, host=host))
     first = group.rebalance()[-1].assignment
-    assert first.notes == ("topic 'b' is short: 3 partitions, but there are 4 tasks",)
+    assert first.notes == ("topic 'b' is short: 3 partitions for 4 tasks",)
     for member, copies in first.standbys.items():
         for task in copies["a"]:
             active = next(m for m, part in first.items() if task in part["a"])

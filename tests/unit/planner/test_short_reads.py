@@ -151,7 +151,7 @@ def test_is_short(change: dict[str, Any], short: bool) -> None:
         parallelism=1,
         replicas=Replicas.of([["a"]], np.zeros(1, np.int64)) if case.get("racks") else None,
     )
-    batch = replace(batch, backlog=case["backlog"])
+    batch = replace(batch, backlog_ratio=case["backlog"])
     slowness, work = np.array([case["slowness"]]), np.array([case["work"]])
     weights = Weights(work, case["basis"], slowness, np.zeros(1), "")
     assert is_short(batch, weights, np.arange(2)) == short

@@ -59,7 +59,7 @@ THREE = {"1": "a", "2": "b", "3": "c"}
                      ["no executor has a rack: all are treated as near to every partition"],
                      id="no executor is known"),
         pytest.param({str(i): f"z{i}" for i in range(9)}, dict.fromkeys(range(9), (90, "a")), 1.0,
-                     ["zones are not used: executors form 9, placement supports at most 8"],
+                     ["zones are not used: executors form 9 zones, the maximum is 8"],
                      id="too many zones"),
     ],
 )  # fmt: skip
