@@ -16,12 +16,13 @@ follow, because Spark starts tasks in this order.
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from assignor_bridge.planner.pieces import Pieces
+from assignor_bridge.planner.task_list import TaskList
 from checkpoints.sorting import stable_order
 
 if TYPE_CHECKING:
@@ -31,43 +32,12 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Ints, MicroBatch
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.demand import Demand
-    from assignor_bridge.planner.tail import TailCut
 
     Piece = tuple[int, int, int]  # row, start, end
     Task = tuple[int, int]  # slot, number among the slot's tasks
 
 _MAX_TASKS = 10_000  # maximum tasks of a batch, unless the next limit allows more
 _MAX_TASKS_PER_SLOT = 64  # maximum mean number of tasks per slot
-
-
-@dataclass(frozen=True, eq=False)
-class TaskList:
-    """Tasks as columns, and their pieces in the order in which they are read."""
-
-    pieces: Pieces
-    #: Task of each piece, ascending.
-    task: Ints
-    #: Slot (over all executors) of each task.
-    slot: Ints
-    #: Consumer number on the executor: the slot's number for its first task, plus the executor's
-    #: number of slots for each additional task; -1 for tail tasks.
-    number: Ints
-    #: Index of the executor of each task, -1 if the task may run anywhere.
-    executor: Ints
-    #: Sentences about options that require too many tasks.
-    notes: tuple[str, ...] = ()
-    #: Predicted seconds of each tail task, longest first. Tail tasks are the last tasks.
-    tail_seconds: tuple[float, ...] = ()
-    #: Indices of the executors that each tail task prefers alike; empty if executors are unknown.
-    tail_executors: tuple[tuple[int, ...], ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.slot)
-
-    @property
-    def heads(self) -> int:
-        """Number of tasks before the tail tasks."""
-        return len(self) - len(self.tail_seconds)
 
 
 def pack(
@@ -114,24 +84,6 @@ def pack(
     is_open = batch.anonymous | (demand.is_open & (number_on_slot > 0))
     executor = np.where(is_open, -1, planned_executor)
     return TaskList(pieces.take(order), task[order], slot, consumer, executor, notes)
-
-
-def append_tail(batch: MicroBatch, heads: TaskList, cut: TailCut) -> TaskList:
-    """Return the tasks of the heads, followed by those of the tail, which any free slot takes.
-
-    A tail task's slot is the one that its first piece was cut from.
-    """
-    any_executor = np.full(cut.tasks, -1)
-    return TaskList(
-        heads.pieces.append(cut.pieces),
-        np.append(heads.task, len(heads) + cut.task),
-        np.append(heads.slot, cut.pieces.slot[np.searchsorted(cut.task, np.arange(cut.tasks))]),
-        np.append(heads.number, any_executor),
-        np.append(heads.executor, any_executor),
-        heads.notes,
-        cut.seconds,
-        ((),) * cut.tasks if batch.anonymous else cut.executors,
-    )
 
 
 def _count_tasks(

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 from assignor_bridge.assignors.own import configure_assignors
 from assignor_bridge.assignors.registry import Choice, choose, lookup
 from assignor_bridge.options import LAG_AWARE_STICKY
-from assignor_bridge.planner.costs import learn, predict
+from assignor_bridge.planner.costs import predict
 from assignor_bridge.planner.demand import estimate_demand, may_request_executors
 from assignor_bridge.planner.explanation import explain, explain_tail
 from assignor_bridge.planner.flagship import FAILOVER, place_batch
 from assignor_bridge.planner.group_assignors import build_slot_group, notify_assignor, place_group
-from assignor_bridge.planner.pack import TaskList, append_tail, pack
+from assignor_bridge.planner.learning import learn
+from assignor_bridge.planner.pack import pack
 from assignor_bridge.planner.remember import MAX_HOLD_BATCHES, remember
 from assignor_bridge.planner.slots import share_slots
 from assignor_bridge.planner.table import load_table
 from assignor_bridge.planner.tail import find_lines_in_tail, plan_tail
+from assignor_bridge.planner.task_list import TaskList, append_tail
 from assignor_bridge.planner.unpredictability import compute_unpredictability, update_spreads
 from assignor_bridge.planner.verify import check_plan
 from checkpoints.state_text import decode_or_empty

@@ -13,8 +13,8 @@ from checkpoints.sticky_state import MAX_INT32, MIN_HOLD, StickyState
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import MicroBatch
     from assignor_bridge.planner.flagship import Placement
-    from assignor_bridge.planner.pack import TaskList
     from assignor_bridge.planner.table import PartitionTable
+    from assignor_bridge.planner.task_list import TaskList
 
 #: Maximum number of batches without data before a partition is forgotten. Consumer group assignors,
 #: which also assign partitions without data, always use this number.

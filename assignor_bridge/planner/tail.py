@@ -15,32 +15,21 @@ Promises, in order:
 
 from __future__ import annotations
 
-import heapq
 import math
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from assignor_bridge.planner.pieces import Pieces
 from assignor_bridge.planner.tail_shape import TailCosts, shape_tail
+from assignor_bridge.planner.tail_tasks import divide_ends, spread_executors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from assignor_bridge.planner.batch import Flags, Floats, Ints, MicroBatch
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.table import PartitionTable
-    from assignor_bridge.planner.tail_shape import TailShape
-
-    _Part = tuple[int, int, int]  # piece, start, end
-    _End = tuple[int, int, int, int, float]  # piece, row, end, offsets, seconds per offset
-
-#: Maximum number of executors that a task prefers; each costs the driver memory and time.
-MAX_EXECUTORS = 16
-#: A prime beyond the number of strides, so that consecutive rounds have unrelated strides.
-_STRIDE_STEP = 7919
+    from assignor_bridge.planner.tail_tasks import Part
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +95,7 @@ class _Tail:
     #: Offsets taken from the end of each of these pieces.
     moved: Ints
     #: Piece, first and end offset of each part, by task.
-    tasks: list[list[_Part]]
+    tasks: list[list[Part]]
 
 
 def _group_slots(batch: MicroBatch, pieces: Pieces) -> tuple[int, Ints]:
@@ -153,10 +142,10 @@ def _cut_zone(
         if moved_whole / len(slots) > cold_ranges:  # each of them is a cold read: does it pay?
             cold_ranges = moved_whole / len(slots)
             continue
-        tail = _divide(batch, weights, pieces, index, moved, shape=shape, costs=costs)
-        sizes = [sum(end - start for _, start, end in task) for task in tail.tasks]
-        if tail.tasks and min(sizes) >= min_records:
-            return tail
+        tasks = divide_ends(batch, weights, pieces, index, moved, shape=shape, costs=costs)
+        sizes = [sum(end - start for _, start, end in task) for task in tasks]
+        if tasks and min(sizes) >= min_records:
+            return _Tail(index, moved, tasks)
         max_tasks = min(max_tasks, len(shape.task_s) // len(slots)) - 1
     return None
 
@@ -199,69 +188,6 @@ def _select_ends(
     return np.asarray(np.minimum(moved, size - is_only_piece) if split else moved * ~is_only_piece)
 
 
-def _divide(
-    batch: MicroBatch,
-    weights: Weights,
-    pieces: Pieces,
-    index: Ints,
-    moved: Ints,
-    *,
-    shape: TailShape,
-    costs: TailCosts,
-) -> _Tail:
-    """Divide ends of pieces among tail tasks, largest ends first."""
-    settings = batch.settings
-    row, chosen = pieces.row[index], np.flatnonzero(moved)
-    variable = (weights.work - weights.fixed)[row] / batch.size[row]
-    amount = variable * moved
-    chosen = chosen[np.lexsort((index[chosen], -amount[chosen]))]
-    scale = float(amount.sum()) / sum(shape.task_s)
-    rooms = [seconds * scale for seconds in shape.task_s]
-    columns = (index, row, pieces.end[index], moved, variable)
-    ends = list(zip(*(column[chosen].tolist() for column in columns), strict=True))
-    if settings.split:
-        sliver_s = costs.cold_read_s + costs.range_s
-        return _Tail(index, moved, _fill_tasks(ends, rooms, sliver_s, settings.task_cap_records))
-    heap = [(-room, number) for number, room in enumerate(rooms)]
-    heapq.heapify(heap)
-    tasks: list[list[_Part]] = [[] for _ in rooms]
-    for piece, _, end, count, per_record in ends:  # each end goes to the emptiest task
-        negative_room, number = heap[0]
-        tasks[number].append((piece, end - count, end))
-        heapq.heapreplace(heap, (negative_room + count * per_record, number))
-    return _Tail(index, moved, [task for task in tasks if task])
-
-
-def _fill_tasks(
-    ends: list[_End], rooms: list[float], sliver_s: float, max_records: int | None
-) -> list[list[_Part]]:
-    """Fill tasks one after the other, so that few ends are cut.
-
-    A task holds at most one part of a range. `rooms`: seconds of each task. `sliver_s`: seconds
-    that a part costs; a remainder below it is not worth a task.
-    """
-    tasks: list[list[_Part]] = []
-    task: list[_Part] = []
-    number, room, records, rows = 0, rooms[0], 0, set[int]()
-    for piece, row, end, count, per_record in ends:
-        start = end - count
-        while start < end:
-            cap = (max_records - records) if max_records else end - start
-            if task and (room <= min(sliver_s, rooms[number] / 4) or row in rows or cap <= 0):
-                tasks.append(task)
-                number, records, rows, task = min(number + 1, len(rooms) - 1), 0, set(), []
-                room = rooms[number] + min(room, 0.0)
-                continue
-            part = max(1, min(end - start, round(room / per_record) if room > 0 else 1))
-            if (end - start - part) * per_record < sliver_s:
-                part = end - start
-            part = min(part, max(cap, 1))
-            task.append((piece, start, start + part))
-            rows.add(row)
-            start, room, records = start + part, room - part * per_record, records + part
-    return [*tasks, task] if task else tasks
-
-
 def _join_zones(
     pieces: Pieces, work: Floats, moved: Ints, tails: list[tuple[tuple[int, ...], _Tail]]
 ) -> TailCut:
@@ -270,7 +196,7 @@ def _join_zones(
     kept = np.flatnonzero(head_end > pieces.start)
     heads = Pieces(pieces.row, pieces.start, head_end, pieces.slot).take(kept)
     per_offset = work / (pieces.end - pieces.start)
-    tasks: list[tuple[float, tuple[int, ...], list[_Part]]] = []
+    tasks: list[tuple[float, tuple[int, ...], list[Part]]] = []
     for executors, tail in tails:
         tasks += [
             (sum((end - start) * per_offset[i] for i, start, end in task), executors, task)
@@ -284,30 +210,6 @@ def _join_zones(
     preferred = tuple(spread_executors(each[1], number) for number, each in enumerate(tasks))
     seconds = tuple(each[0] for each in tasks)
     return TailCut(heads, tail_pieces, task, preferred, seconds, sum(seconds) / float(work.sum()))
-
-
-def spread_executors(executors: Sequence[int], number: int) -> tuple[int, ...]:
-    """Return the executors that a tail task prefers, at most `MAX_EXECUTORS`.
-
-    Consecutive tasks start at consecutive executors, and each round over the executors has another
-    stride, so that each executor is preferred by equally many tasks. Without preferred executors,
-    Spark would let heads move between executors of a host.
-
-    >>> [spread_executors(range(20), number)[:3] for number in (0, 1, 20)]
-    [(0, 1, 2), (1, 2, 3), (0, 19, 18)]
-    """
-    count = len(executors)
-    if count <= MAX_EXECUTORS:
-        return tuple(executors)
-    strides = _find_strides(count)
-    stride = strides[(number // count * _STRIDE_STEP) % len(strides)]
-    return tuple(executors[(number + stride * place) % count] for place in range(MAX_EXECUTORS))
-
-
-@cache
-def _find_strides(count: int) -> list[int]:
-    """Return the strides that visit all executors before they repeat one."""
-    return [stride for stride in range(1, count) if math.gcd(stride, count) == 1] or [1]
 
 
 def find_lines_in_tail(table: PartitionTable, cut: TailCut | None) -> Flags:

@@ -8,7 +8,8 @@ import pytest
 from assignor_bridge.model import Executor, OffsetRange
 from assignor_bridge.options import parse_options
 from assignor_bridge.planner.batch import build_batch
-from assignor_bridge.planner.costs import compute_factors, forecast
+from assignor_bridge.planner.costs import compute_factors
+from assignor_bridge.planner.forecast import forecast
 from checkpoints.state_text import decode
 from tests.support.closed_loop import Loop, draw_zipf_counts, make_executors
 from tests.support.planning import Observation, Snapshot, plan
