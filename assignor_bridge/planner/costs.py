@@ -3,14 +3,14 @@
     seconds = (fixed + records x cost(partition)) x slowness(executor)
 
 - `fixed` is the intercept of a line through partitions' seconds by their records, if significant.
-- A cost is a running mean of log(seconds per record), without the fixed seconds. It is shrunk
-  towards its topic's median: by one standard error if most partitions differ, else by several.
-- A slowness is a running mean of an executor's median log(error), compared with other executors on
-  the same partitions, and shrunk towards 1 by several standard errors.
+- The log of a cost is a running mean of log(seconds per record), without the fixed seconds. It is
+  shrunk towards its topic's median: by one standard error if most partitions differ, else by 3.5.
+- The log of a slowness is a running mean of an executor's median error, log(seconds / expected
+  seconds), compared with other executors on the same partitions. It is shrunk towards 0.
 
-Errors are logarithms, so that 1:50 and 50:1 are equally far from 1. A change that all reports share
-changes only the common cost `level`. A new partition has its topic's cost. Until seconds are
-reported, a range's work is its bytes or records.
+Logarithms make 1:50 and 50:1 equally far from 1. A change that all reports share changes only the
+common cost `level`. A new partition has its topic's cost. Until seconds are reported, a range's
+work is its records, weighted by their bytes if those are ranges_with_bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from assignor_bridge.planner.robust_statistics import (
-    MIN_WORK,
+    MIN_POSITIVE,
     SIGMAS,
     compute_medians,
     shrink_towards_zero,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 Basis = Literal["records", "bytes", "seconds"]
 _SECONDS: Basis = "seconds"
-#: Smaller differences of executors are ignored. Without it, pieces move for what costs absorb.
+#: A smaller slowness is ignored. Without it, ranges move for differences that costs absorb.
 _MIN_LOG_SLOWNESS = math.log(1.15)
 #: Lower bound of records per offset. Without it, dense offsets after sparse ones overload a slot.
 MIN_DENSITY = 0.01
@@ -45,8 +45,9 @@ MIN_DENSITY = 0.01
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Predicted work of each range, on an executor of usual speed."""
+    """Predicted work of each range, and slowness of each executor."""
 
+    #: Work of each range, on an executor of usual speed.
     work: Floats
     #: Quantity that `work` is predicted from.
     basis: Basis
@@ -56,7 +57,7 @@ class Weights:
     fixed: Floats
     #: Description of the basis, for the plan's reasons.
     description: str
-    #: Predicted bytes of each range; None without racks, or if no bytes were reported.
+    #: Predicted bytes of each range; None if no racks or no bytes are ranges_with_bytes.
     bytes: Floats | None = None
 
     @property
@@ -69,40 +70,45 @@ class Weights:
 def predict(state: StickyState, line: Ints, batch: MicroBatch) -> Weights:
     """Predict the work of each range; `line` is its partition's line in the partition table."""
     density = np.clip(fill_from_topic(state.density, state.topic, 1.0)[line], MIN_DENSITY, 1.0)
-    records, range_bytes = np.asarray(batch.size * density, np.float64), None
-    factors = compute_factors(state)
+    records = np.asarray(batch.size * density, np.float64)
+    log_factors = compute_log_factors(state)
     if math.isfinite(state.common.level):
-        work, basis = _predict_seconds(state, factors, line, records), _SECONDS
+        work, basis = _predict_seconds(state, log_factors, line, records), _SECONDS
     else:
         work, basis = predict_without_seconds(state, line, records)
+    range_bytes = None
     if batch.replicas is not None and not np.isnan(state.bytes).all():
         range_bytes = records * np.exp(fill_from_topic(state.bytes, state.topic, 0.0)[line])
-    work = np.maximum(work, MIN_WORK * records)  # equal for all records, so that cuts stay even
+    work = np.maximum(work, MIN_POSITIVE * records)  # per record, so that cuts stay even
     fixed = np.minimum(work, state.common.fixed if basis == "seconds" else 0.0)
     slowness = np.exp(compute_log_slowness(read_paces(state, (e.id for e in batch.executors))))
     description = "weights: all records equal, no costs reported yet"
     if basis == "bytes":
-        count = np.count_nonzero(~np.isnan(state.bytes[line]))
-        description = f"weights: bytes of {count} of {len(line)} partitions, no seconds reported"
-    elif basis == "seconds":
-        text = f"{state.common.fixed:.2g} s per range and " if state.common.fixed else ""
-        count = np.count_nonzero(factors[line])
+        ranges_with_bytes = np.count_nonzero(~np.isnan(state.bytes[line]))
         description = (
-            f"weights: seconds, {text}{math.exp(state.common.level):.2g} s per record; {count} of "
-            f"{len(line)} partitions have a different cost"
+            f"weights: bytes of {ranges_with_bytes} of {len(line)} partitions, no seconds reported"
+        )
+    elif basis == "seconds":
+        fixed_text = f"{state.common.fixed:.2g} s per range and " if state.common.fixed else ""
+        unusual_ranges = np.count_nonzero(log_factors[line])
+        description = (
+            f"weights: seconds, {fixed_text}{math.exp(state.common.level):.2g} s per record; "
+            f"{unusual_ranges} of {len(line)} partitions have a different cost"
         )
     return Weights(work, basis, slowness, fixed, description, range_bytes)
 
 
-def _predict_seconds(state: StickyState, factors: Floats, line: Ints, records: Floats) -> Floats:
-    """Predict the seconds of reading `records` from the partitions at these table lines."""
-    return np.asarray(state.common.fixed + records * np.exp(state.common.level + factors)[line])
+def _predict_seconds(
+    state: StickyState, log_factors: Floats, line: Ints, records: Floats
+) -> Floats:
+    """Predict a usual executor's seconds for `records` of the partitions at these table lines."""
+    return np.asarray(state.common.fixed + records * np.exp(state.common.level + log_factors)[line])
 
 
 def predict_without_seconds(
     state: StickyState, line: Ints, records: Floats
 ) -> tuple[Floats, Basis]:
-    """Predict the work of reading `records` until seconds are reported: bytes, or records."""
+    """Return the records, weighted by their bytes if any are ranges_with_bytes, and the basis."""
     if not np.isnan(state.bytes).all():
         log_bytes = fill_from_topic(state.bytes - np.nanmean(state.bytes), state.topic, 0.0)
         return records * np.exp(log_bytes[line]), "bytes"
@@ -110,63 +116,64 @@ def predict_without_seconds(
 
 
 def predict_reports(state: StickyState, line: Ints, batch: MicroBatch) -> Floats | None:
-    """Return the seconds that the state before the batch predicted for each report.
+    """Predict the seconds of each report from a state that has not learned from them.
 
-    `line`: each report's line in the partition table; reports without one (-1) are meaningless.
-    Returns None if no seconds were predicted.
+    `line`: each report's line in the partition table. Without one (-1), the prediction is
+    meaningless. Returns None if the state has learned no seconds, or if there are no reports.
     """
     reports = batch.observed
     if not math.isfinite(state.common.level) or not len(line):
         return None
     log_slowness = compute_log_slowness(read_paces(state, reports.executors))
     records = np.clip(reports.records, 1.0, 2.0**63)
-    work = _predict_seconds(state, compute_factors(state), line, records)
-    return np.asarray(work * np.exp(log_slowness)[reports.executor])
+    usual_s = _predict_seconds(state, compute_log_factors(state), line, records)
+    return np.asarray(usual_s * np.exp(log_slowness)[reports.executor])
 
 
 def read_paces(state: StickyState, executors: Iterable[str]) -> Floats:
-    """Return the learned pace of each executor (one row each, columns as in `Pace`)."""
+    """Return executors' paces (one row each, columns as in `Pace`); unknown ones are usual."""
     return np.array([state.paces.get(name, Pace()) for name in executors]).reshape(-1, 3)
 
 
 def compute_log_slowness(paces: Floats) -> Floats:
-    """Return the logarithm of each executor's slowness, shrunk by its error."""
+    """Return the logarithm of each executor's slowness, shrunk by its error; 0 if unknown."""
     with np.errstate(divide="ignore"):
-        error = SIGMAS / np.sqrt(paces[:, 2])
-    return shrink_towards_zero(paces[:, 0], np.maximum(_MIN_LOG_SLOWNESS, error))
+        max_noise = SIGMAS / np.sqrt(paces[:, 2])
+    return shrink_towards_zero(paces[:, 0], np.maximum(_MIN_LOG_SLOWNESS, max_noise))
 
 
-def compute_factors(state: StickyState) -> Floats:
+def compute_log_factors(state: StickyState) -> Floats:
     """Return the logarithm of each partition's cost over the common cost, shrunk by its error.
 
     1. Shrink each topic's median. 2. Shrink each partition's deviation from it: by one standard
-    error if most partitions deviate more than noise explains, else by several.
+    error if most partitions deviate more than noise explains, else by several. All are 0 until the
+    noise is ranges_with_bytes.
     """
-    common, count = state.common, int(state.topic.max(initial=0)) + 1
+    common, topics = state.common, int(state.topic.max(initial=0)) + 1
     lines = np.flatnonzero(state.evidence > 0)
-    factors = np.zeros(len(state.topic))
+    log_factors = np.zeros(len(state.topic))
     if not common.noise_batches or not len(lines):
-        return factors
+        return log_factors
     # 1. Topics.
     topic, cost, evidence = state.topic[lines], state.cost[lines], state.evidence[lines]
-    median, total = compute_medians(topic, cost, evidence, count)
-    error = common.noise / np.sqrt(np.maximum(total, MIN_WORK))
-    factors = shrink_towards_zero(median, SIGMAS * error)[state.topic]
+    median, total = compute_medians(topic, cost, evidence, topics)
+    topic_error = common.noise / np.sqrt(np.maximum(total, MIN_POSITIVE))
+    log_factors = shrink_towards_zero(median, SIGMAS * topic_error)[state.topic]
     # 2. Partitions.
     deviation, error = cost - median[topic], common.noise / np.sqrt(evidence)
-    # Of normal noise, the median of |z| is 0.67, and its standard error 0.79 / sqrt(count).
+    # With normal noise, the median of |z| is 0.67; its standard error is 0.79 / sqrt(partitions).
     max_median = 0.67 + SIGMAS * 0.79 / math.sqrt(len(lines))
-    differ = float(np.median(np.abs(deviation) / error)) > max_median
-    factors[lines] += shrink_towards_zero(deviation, error * (1.0 if differ else SIGMAS))
-    return factors
+    most_differ = float(np.median(np.abs(deviation) / error)) > max_median
+    log_factors[lines] += shrink_towards_zero(deviation, error * (1.0 if most_differ else SIGMAS))
+    return log_factors
 
 
 def fill_from_topic(column: Floats, topic: Ints, default: float) -> Floats:
-    """Replace missing values by their topic's mean, else the overall mean, else `default`."""
-    rows = np.flatnonzero(~np.isnan(column))
-    if not len(rows):
+    """Replace NaN by the mean of the line's topic, else of all lines, else by `default`."""
+    lines = np.flatnonzero(~np.isnan(column))
+    if not len(lines):
         return np.full(len(column), default)
-    counts = np.bincount(topic[rows], minlength=int(topic.max()) + 1)
-    sums = np.bincount(topic[rows], column[rows], len(counts))
-    mean = np.where(counts > 0, sums / np.maximum(counts, 1), np.mean(column[rows]))
+    counts = np.bincount(topic[lines], minlength=int(topic.max()) + 1)
+    sums = np.bincount(topic[lines], column[lines], len(counts))
+    mean = np.where(counts > 0, sums / np.maximum(counts, 1), np.mean(column[lines]))
     return np.where(np.isnan(column), mean[topic], column)

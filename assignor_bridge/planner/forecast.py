@@ -1,4 +1,4 @@
-"""Predict what ranges cost before their batch is planned, so that admission can limit it."""
+"""Predict the cost of unread ranges, so that admission can limit the next batch."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats, MicroBatch
     from checkpoints.sticky_state import StickyState
 
-#: Seconds per record until seconds are reported; without it, admission has no unit.
+#: Seconds per record until seconds are reported. Without it, admission could limit no duration.
 ASSUMED_RECORD_S = 1e-5
 
 
 class Forecast(NamedTuple):
-    """Predicted cost of each range for admission (one element per range)."""
+    """Predicted costs for admission (columns have one element per range)."""
 
     #: Slot seconds per offset.
     seconds_per_offset: Floats
@@ -33,17 +33,19 @@ class Forecast(NamedTuple):
 
 
 def forecast(batch: MicroBatch, state: StickyState) -> Forecast:
-    """Return the predicted cost of each range, before the batch is planned."""
+    """Predict the costs of a batch's ranges with the state of the last batch, and its reports."""
     batch = share_slots(batch, state)
     table = load_table(state, batch)
-    learned = learn(table, batch).state
-    weights = predict(learned, table.line, batch)
-    log_bytes = fill_from_topic(learned.bytes, learned.topic, np.nan)
-    density = np.clip(fill_from_topic(learned.density, learned.topic, 1.0), MIN_DENSITY, 1.0)
+    learned_state = learn(table, batch).state
+    weights = predict(learned_state, table.line, batch)
+    log_bytes = fill_from_topic(learned_state.bytes, learned_state.topic, np.nan)
+    density = np.clip(
+        fill_from_topic(learned_state.density, learned_state.topic, 1.0), MIN_DENSITY, 1.0
+    )
     has_seconds = weights.basis == "seconds"
-    seconds_per_offset = (weights.work - weights.fixed) / batch.size
+    work_per_offset = (weights.work - weights.fixed) / batch.size
     return Forecast(
-        seconds_per_offset if has_seconds else np.full(batch.ranges, ASSUMED_RECORD_S),
+        work_per_offset if has_seconds else np.full(batch.ranges, ASSUMED_RECORD_S),
         weights.fixed,
         (np.exp(log_bytes) * density)[table.line],
         float((batch.executor_slots / weights.slowness).sum()),

@@ -11,64 +11,69 @@ from checkpoints.sorting import stable_order
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats, Ints
 
-#: Standard errors that are treated as noise. With less, noise of 20% moves partitions.
+#: Deviations of up to this many standard errors are noise. With fewer, noise of 20% moves ranges.
 SIGMAS = 3.5
-#: Smaller deviations are no outliers. Without it, a low estimate of the noise rejects all reports.
+#: Smaller distances from a mean of logarithms are no outliers. Without it, a low estimate of the
+#: noise rejects all reports.
 _MIN_OUTLIER = 0.25
-MIN_WORK = 1e-12  # without it, divisions by work fail
+#: Lower bound of divisors, and of numbers whose logarithm is taken.
+MIN_POSITIVE = 1e-12
 
 
 def shrink_towards_zero(deviation: Floats, error: Floats | float) -> Floats:
-    """Return deviations without the part that may be due to `error`: 0 up to `error`.
+    """Return deviations without the part that may be due to `error`.
 
-    With a lower power than 8, a slowness that has just been found is applied by half.
+    Deviations of at most `error` become 0; much larger ones hardly change. With a lower power than
+    8, a slowness that has just been found is applied only by half.
 
     >>> shrink_towards_zero(np.array([-0.5, 1.0, -2.0]), 1.0).tolist()
     [0.0, 0.0, -1.9921875]
     """
-    size = np.abs(deviation)
+    distance = np.abs(deviation)
     with np.errstate(invalid="ignore"):
-        shrunk = deviation * (1 - (error / np.maximum(size, error)) ** 8)
-    return np.where(size > error, shrunk, 0.0)
+        shrunk = deviation * (1 - (error / np.maximum(distance, error)) ** 8)
+    return np.where(distance > error, shrunk, 0.0)
 
 
 def compute_medians(
     group: Ints, values: Floats, weight: Floats, groups: int
 ) -> tuple[Floats, Floats]:
-    """Return each group's weighted median (0 if it is empty), and its total weight."""
+    """Return each group's weighted median (0 if it has no weight), and its total weight."""
     order = np.argsort(values)
     order = order[stable_order(group[order])]
     total, median = np.bincount(group, weight, groups).astype(np.float64), np.zeros(groups)
-    used = np.flatnonzero(total > 0)
-    reached = np.cumsum(weight[order])
-    half = np.cumsum(total)[used] - total[used] / 2
-    lower, upper = (np.searchsorted(reached, half * (1 + e)) for e in (-1e-9, 1e-9))
-    last = np.cumsum(np.bincount(group, minlength=groups))[used] - 1
+    weighted_groups = np.flatnonzero(total > 0)
+    running_sum = np.cumsum(weight[order])
+    middle = np.cumsum(total)[weighted_groups] - total[weighted_groups] / 2
+    # If the middle is between two values, up to rounding, the median is their mean.
+    lower, upper = (np.searchsorted(running_sum, middle * (1 + e)) for e in (-1e-9, 1e-9))
+    last = np.cumsum(np.bincount(group, minlength=groups))[weighted_groups] - 1
     ranked = values[order]
-    median[used] = (ranked[np.minimum(lower, last)] + ranked[np.minimum(upper, last)]) / 2
+    lower_value, upper_value = ranked[np.minimum(lower, last)], ranked[np.minimum(upper, last)]
+    median[weighted_groups] = (lower_value + upper_value) / 2
     return median, total
 
 
 def update_means(
-    columns: Floats, sample: Floats, weight: Floats, noise: float, max_batches: float
+    means: Floats, sample: Floats, weight: Floats, noise: float, max_batches: float
 ) -> Floats:
     """Move running means towards samples, each worth `weight` reports with this noise.
 
     An outlier does not move the mean. But if the previous sample was an outlier on the same side,
-    the mean restarts as the average of both. The rows of `columns` and of the result are the mean,
-    the previous sample, and the evidence: the number of reports.
+    the mean restarts as the average of both. `means` and the result have three rows: the means, the
+    previous samples, and the evidence (the weight of past reports, fading; 0 without any).
 
-    >>> columns, sample = np.array([[0.0], [0.0], [4.0]]), np.array([1.0])
+    >>> means, sample = np.array([[0.0], [0.0], [4.0]]), np.array([1.0])
     >>> for _ in range(2):
-    ...     columns = update_means(columns, sample, np.ones(1), 0.1, 8.0)
-    ...     print("mean", columns[0, 0])
+    ...     means = update_means(means, sample, np.ones(1), 0.1, 8.0)
+    ...     print("mean", means[0, 0])
     mean 0.0
     mean 1.0
     """
-    mean, last_sample, evidence = columns
+    mean, last_sample, evidence = means
     with np.errstate(divide="ignore"):
-        sigmas = SIGMAS * noise * np.sqrt(1 / weight + 1 / evidence)
-    max_distance = np.maximum(_MIN_OUTLIER, sigmas)
+        max_noise = SIGMAS * noise * np.sqrt(1 / weight + 1 / evidence)
+    max_distance = np.maximum(_MIN_OUTLIER, max_noise)
     distance, last_distance = sample - mean, last_sample - mean
     is_outlier = (evidence > 0) & (np.abs(distance) > max_distance)
     changed = is_outlier & (np.abs(last_distance) > max_distance) & (distance * last_distance > 0)
