@@ -55,8 +55,8 @@ class LearningResult(NamedTuple):
     """The state after the reports of a batch, and how well the state before predicted them."""
 
     state: StickyState
-    #: Sum of absolute differences between predicted and reported seconds, after scaling to equal
-    #: totals, over the total; None in the first batch, or if fewer than two reports have seconds.
+    #: Sum of absolute differences between each report's shares of the predicted work and of the
+    #: reported seconds; None in the first batch, or if fewer than two reports have seconds.
     error: float | None
     #: Seconds predicted for each report (see `predict_reports`); None if none were predicted.
     predicted_s: Floats | None
@@ -74,7 +74,7 @@ class _TimedReports(NamedTuple):
 
 
 def learn(table: PartitionTable, batch: MicroBatch) -> LearningResult:
-    """Update the table's state with a batch's reports, and measure how well it predicted them."""
+    """Update the table's state with a batch's reports, and compare them with its predictions."""
     state, reports, line = table.state, batch.observed, table.report_line
     predicted_s = predict_reports(state, line, batch)
     records, offsets = reports.records, reports.offsets
@@ -95,17 +95,17 @@ def learn(table: PartitionTable, batch: MicroBatch) -> LearningResult:
     if not len(rows):
         return LearningResult(state, None, predicted_s)
     log_seconds = np.clip(np.log(reports.seconds[rows]), -_MAX_LOG, _MAX_LOG)
-    timed = _TimedReports(line[rows], reports.executor[rows], records[rows], log_seconds)
+    timed_reports = _TimedReports(line[rows], reports.executor[rows], records[rows], log_seconds)
     paces, error = read_paces(state, reports.executors), None
     if state.batches and len(rows) > 1:
         if predicted_s is not None:
             work = predicted_s[rows]
         else:
-            work, _ = predict_without_seconds(state, timed.line, timed.records)
-            work = work * np.exp(compute_log_slowness(paces))[timed.executor]
+            work, _ = predict_without_seconds(state, timed_reports.line, timed_reports.records)
+            work = work * np.exp(compute_log_slowness(paces))[timed_reports.executor]
         seconds = np.exp(log_seconds)
         error = float(np.abs(work / work.sum() - seconds / seconds.sum()).sum())
-    state, paces = _update_model(state, timed, paces)
+    state, paces = _update_model(state, timed_reports, paces)
     new_paces = dict(zip(reports.executors, starmap(Pace, paces.tolist()), strict=True))
     return LearningResult(replace(state, paces={**state.paces, **new_paces}), error, predicted_s)
 
@@ -138,12 +138,12 @@ def _update_model(
     """
     # 1. Fixed cost.
     line, executor, records, log_seconds = reports
-    log_slowness, fixed_before = compute_log_slowness(paces), state.common.fixed
+    log_slowness, old_fixed = compute_log_slowness(paces), state.common.fixed
     seconds = np.exp(log_seconds - log_slowness[executor])
     common = _update_fixed(state.common, line, records, seconds)
-    if max(common.fixed, fixed_before) > 2 * min(common.fixed, fixed_before):
-        nothing = np.full(len(state.topic), np.nan)
-        state = replace(state, cost=nothing, last_cost=nothing, evidence=nothing)
+    if max(common.fixed, old_fixed) > 2 * min(common.fixed, old_fixed):
+        unknown_costs = np.full(len(state.topic), np.nan)
+        state = replace(state, cost=unknown_costs, last_cost=unknown_costs, evidence=unknown_costs)
     if not math.isfinite(common.level):
         common = common._replace(level=float(np.median(np.log(seconds / records))))
     # 2. Errors.

@@ -1,4 +1,4 @@
-"""Divide the ends of pieces among tail tasks, and choose the executors that the tasks prefer."""
+"""Divide the ends of pieces among tail tasks, and choose executors that these tasks prefer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.tail_shape import TailCosts, TailShape
 
     Part = tuple[int, int, int]  # piece, start, end
-    _End = tuple[int, int, int, int, float]  # piece, row, end, offsets, seconds per offset
+    _End = tuple[int, int, int, int, float]  # piece, row, start, end, seconds per offset
 
 #: Maximum number of executors that a task prefers; each costs the driver memory and time.
 MAX_EXECUTORS = 16
@@ -31,70 +31,78 @@ def divide_ends(
     weights: Weights,
     pieces: Pieces,
     index: Ints,
-    moved: Ints,
+    moved_offsets: Ints,
     *,
     shape: TailShape,
     costs: TailCosts,
 ) -> list[list[Part]]:
-    """Divide ends of pieces among tail tasks, largest ends first."""
-    settings = batch.settings
-    row, chosen = pieces.row[index], np.flatnonzero(moved)
-    variable = (weights.work - weights.fixed)[row] / batch.size[row]
-    amount = variable * moved
-    chosen = chosen[np.lexsort((index[chosen], -amount[chosen]))]
-    scale = float(amount.sum()) / sum(shape.task_s)
-    rooms = [seconds * scale for seconds in shape.task_s]
-    columns = (index, row, pieces.end[index], moved, variable)
-    ends = list(zip(*(column[chosen].tolist() for column in columns), strict=True))
+    """Divide ends of pieces among tail tasks, longest ends first; drop tasks without any.
+
+    `moved_offsets`: number of offsets of the end of each piece in `index`; 0 for none.
+    """
+    settings, row = batch.settings, pieces.row[index]
+    seconds_per_offset = (weights.work - weights.fixed)[row] / batch.size[row]
+    end_s = seconds_per_offset * moved_offsets
+    order = np.flatnonzero(moved_offsets)
+    order = order[np.lexsort((index[order], -end_s[order]))]
+    scale = float(end_s.sum()) / sum(shape.task_s)
+    room_by_task_s = [seconds * scale for seconds in shape.task_s]
+    end = pieces.end[index]
+    columns = (index, row, end - moved_offsets, end, seconds_per_offset)
+    ends = list(zip(*(column[order].tolist() for column in columns), strict=True))
     if settings.split:
-        sliver_s = costs.cold_read_s + costs.range_s
-        return _fill_tasks(ends, rooms, sliver_s, settings.task_cap_records)
-    heap = [(-room, number) for number, room in enumerate(rooms)]
+        overhead_s = costs.cold_read_s + costs.range_s
+        return _fill_tasks(ends, room_by_task_s, overhead_s, settings.task_cap_records)
+    heap = [(-room_s, number) for number, room_s in enumerate(room_by_task_s)]
     heapq.heapify(heap)
-    tasks: list[list[Part]] = [[] for _ in rooms]
-    for piece, _, end, count, per_record in ends:  # each end goes to the emptiest task
-        negative_room, number = heap[0]
-        tasks[number].append((piece, end - count, end))
-        heapq.heapreplace(heap, (negative_room + count * per_record, number))
+    tasks: list[list[Part]] = [[] for _ in room_by_task_s]
+    for piece, _, start, end, s_per_offset in ends:  # to the task with the most room
+        negative_room_s, number = heap[0]
+        tasks[number].append((piece, start, end))
+        heapq.heapreplace(heap, (negative_room_s + (end - start) * s_per_offset, number))
     return [task for task in tasks if task]
 
 
 def _fill_tasks(
-    ends: list[_End], rooms: list[float], sliver_s: float, max_records: int | None
+    ends: list[_End], room_by_task_s: list[float], overhead_s: float, max_records: int | None
 ) -> list[list[Part]]:
     """Fill tasks one after the other, so that few ends are cut.
 
-    A task holds at most one part of a range. `rooms`: seconds of each task. `sliver_s`: seconds
-    that a part costs; a remainder below it is not worth a task.
+    A task holds at most one part of a range, and at most `max_records` offsets. So there may be
+    more tasks than planned; these are as long as the last planned one. `overhead_s`: seconds that a
+    part costs; a remainder below it is not cut off.
     """
     tasks: list[list[Part]] = []
     task: list[Part] = []
-    number, room, records, rows = 0, rooms[0], 0, set[int]()
-    for piece, row, end, count, per_record in ends:
-        start = end - count
+    number, room_s, task_offsets, rows = 0, room_by_task_s[0], 0, set[int]()
+    for piece, row, first, end, s_per_offset in ends:
+        start = first
         while start < end:
-            cap = (max_records - records) if max_records else end - start
-            if task and (room <= min(sliver_s, rooms[number] / 4) or row in rows or cap <= 0):
+            max_offsets = (max_records - task_offsets) if max_records else end - start
+            is_full = room_s <= min(overhead_s, room_by_task_s[number] / 4) or max_offsets <= 0
+            if task and (is_full or row in rows):
                 tasks.append(task)
-                number, records, rows, task = min(number + 1, len(rooms) - 1), 0, set(), []
-                room = rooms[number] + min(room, 0.0)
+                number = min(number + 1, len(room_by_task_s) - 1)
+                task_offsets, rows, task = 0, set(), []
+                room_s = room_by_task_s[number] + min(room_s, 0.0)  # less what was overfilled
                 continue
-            part = max(1, min(end - start, round(room / per_record) if room > 0 else 1))
-            if (end - start - part) * per_record < sliver_s:
-                part = end - start
-            part = min(part, max(cap, 1))
-            task.append((piece, start, start + part))
+            offsets = max(1, min(end - start, round(room_s / s_per_offset) if room_s > 0 else 1))
+            if (end - start - offsets) * s_per_offset < overhead_s:
+                offsets = end - start
+            offsets = min(offsets, max(max_offsets, 1))
+            task.append((piece, start, start + offsets))
             rows.add(row)
-            start, room, records = start + part, room - part * per_record, records + part
+            start, task_offsets = start + offsets, task_offsets + offsets
+            room_s -= offsets * s_per_offset
     return [*tasks, task] if task else tasks
 
 
 def spread_executors(executors: Sequence[int], number: int) -> tuple[int, ...]:
-    """Return the executors that a tail task prefers, at most `MAX_EXECUTORS`.
+    """Return the executors that a tail task prefers: all, or `MAX_EXECUTORS` of them.
 
-    Consecutive tasks start at consecutive executors, and each round over the executors has another
-    stride, so that each executor is preferred by equally many tasks. Without preferred executors,
-    Spark would let heads move between executors of a host.
+    `number`: number of the task. Consecutive tasks start at consecutive executors, and each round
+    over the executors has another stride, so that each executor is preferred by equally many tasks.
+    Without preferred executors, Spark would let heads move between executors of a host.
 
     >>> [spread_executors(range(20), number)[:3] for number in (0, 1, 20)]
     [(0, 1, 2), (1, 2, 3), (0, 19, 18)]
@@ -104,7 +112,7 @@ def spread_executors(executors: Sequence[int], number: int) -> tuple[int, ...]:
         return tuple(executors)
     strides = _find_strides(count)
     stride = strides[(number // count * _STRIDE_STEP) % len(strides)]
-    return tuple(executors[(number + stride * place) % count] for place in range(MAX_EXECUTORS))
+    return tuple(executors[(number + stride * step) % count] for step in range(MAX_EXECUTORS))
 
 
 @cache
