@@ -65,10 +65,8 @@ class LearningResult(NamedTuple):
 class _TimedReports(NamedTuple):
     """Columns of the reports with records and seconds (one element per report)."""
 
-    #: Line of the partition in the table.
-    line: Ints
-    #: Index in the executors of the reports.
-    executor: Ints
+    line: Ints  # of the partition in the table
+    executor: Ints  # index in the executors of the reports
     records: Floats
     log_seconds: Floats
 
@@ -111,10 +109,7 @@ def learn(table: PartitionTable, batch: MicroBatch) -> LearningResult:
 
 
 def _update_averages(averages: Floats, line: Ints, values: Floats, weight: Floats) -> Floats:
-    """Move lines' averages towards the weighted mean of their reported values, if any.
-
-    A first mean replaces NaN. `line`, `values`, `weight`: of each report.
-    """
+    """Move each line's average (NaN if unknown) to the weighted mean of its reports' values."""
     rows = np.flatnonzero(weight > 0)
     total = np.bincount(line[rows], weight[rows], len(averages)).astype(np.float64)
     sums = np.bincount(line[rows], (weight * values)[rows], len(averages))
@@ -134,7 +129,7 @@ def _update_model(
     3. Update the executors' paces.
     4. Update the partitions' costs, with the reports' seconds on a usual executor.
 
-    Return the state, which still has the old paces, and the new paces.
+    Return the state, with its old paces, and the new paces.
     """
     # 1. Fixed cost.
     line, executor, records, log_seconds = reports
@@ -174,8 +169,7 @@ def _doubt_costs(
 ) -> StickyState:
     """Reduce the evidence of costs that had absorbed a changed slowness of their executor.
 
-    `error`, `trust`: of each report. `change`: change of each executor's log(slowness); the part
-    that the executor's median error does not show was in the costs.
+    It is the part of the `change` of log(slowness) that the executor's median error does not show.
     """
     line, executor, line_count = reports.line, reports.executor, len(state.topic)
     if not change.any():
@@ -214,10 +208,9 @@ def _update_fixed(common: Common, line: Ints, records: Floats, seconds: Floats) 
 
 
 def _solve(products: Floats, partitions: int) -> tuple[float, float, float]:
-    """Return the fixed cost, the slope, and the standard error of the fixed cost.
+    """Return the fixed cost, the slope (both at least 0), and the standard error of the fixed cost.
 
-    `products`: as in `common.fit`. Costs and slopes are not negative. If no line is determined,
-    the fixed cost is 0, and its error infinite.
+    If the `products` (see `Common.fit`) determine no line, they are 0, the mean, and infinite.
     """
     (ones, x, t), (_, xx, xt), (_, _, tt) = products.tolist()
     determinant = ones * xx - x * x
@@ -233,10 +226,7 @@ def _solve(products: Floats, partitions: int) -> tuple[float, float, float]:
 
 
 def _update_costs(state: StickyState, line: Ints, log_cost: Floats, weight: Floats) -> StickyState:
-    """Update the costs of reported partitions and the noise, and center all costs on 0.
-
-    `line`, `log_cost`, `weight`: of each report. `level` takes the former center.
-    """
+    """Update the noise and the costs of reported partitions; move the costs' center to `level`."""
     means = np.nan_to_num(np.array([state.cost, state.last_cost, state.evidence]))
     total = np.bincount(line, weight, len(state.topic)).astype(np.float64)
     lines = np.flatnonzero(total)

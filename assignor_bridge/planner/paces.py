@@ -39,8 +39,8 @@ def update_paces(
        only partitions with several readers are evidence, unless an executor has changed.
     3. Move the running means, and center them.
 
-    `line`, `executor`, `error`, `trust`: table line of each report, its executor (row of `paces`),
-    logarithm of its seconds over those expected of that executor, and weight.
+    `executor`: row of each report in `paces`. `error`: logarithm of its seconds over those expected
+    of that executor. `trust`: its weight.
     """
     executors = len(paces)
     if len(np.unique(executor)) < 2:  # no other executor to compare with

@@ -8,9 +8,9 @@ Promises, in order:
 4. No task below `minRecordsPerTask` while another can give records or be joined to it.
 5. At most `tasksPerSlot` tasks per slot.
 
-Tasks are sorted by work, the longest first, so that Spark starts short tasks last. A task holds at
-most one piece of a range, so its consumer never has to seek back. Tail tasks (`planner.tail`)
-follow, because Spark starts tasks in this order.
+Limits on records apply to offsets. Tasks are sorted by work, the longest first, because Spark starts
+tasks in this order; tail tasks (`planner.tail`) follow. A task has at most one piece of a range, so
+that its consumer never seeks back.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.demand import Demand
 
     Piece = tuple[int, int, int]  # row, start, end
-    Task = tuple[int, int]  # slot, number among the slot's tasks
+    Task = tuple[int, int]  # slot, number of the task on its slot
 
 _MAX_TASKS = 10_000  # maximum tasks of a batch, unless the next limit allows more
 _MAX_TASKS_PER_SLOT = 64  # maximum mean number of tasks per slot
@@ -51,7 +51,7 @@ def pack(
 ) -> TaskList:
     """Top up slots if `top_up` is set, divide their pieces among tasks, and sort the tasks.
 
-    `tail_tasks`: tasks in addition to those of these pieces, which count towards `minPartitions`.
+    `tail_tasks`: number of tail tasks that will be appended; they count towards `minPartitions`.
     """
     options = batch.settings.raise_min_partitions(demand.min_tasks)
     if tail_tasks and options.min_partitions:
@@ -60,16 +60,16 @@ def pack(
     if min_records and options.split and top_up:
         pieces = _top_up(pieces, batch.slots, min_records)
     task_counts, notes = _count_tasks(pieces, batch.slots, options)
-    number = np.zeros(len(pieces), np.int64)
+    number_on_slot = np.zeros(len(pieces), np.int64)  # of each piece's task
     if len(pieces) and (min_records or (task_counts > 1).any()):
         tasks = _divide_among_tasks(_group_by_slot(pieces), task_counts, options)
         if min_records:
             _join_small_tasks(tasks, min_records, batch.slot_executor)
         rows = [(*piece, *task) for task, group in tasks.items() for piece in group]
-        *columns, number = _sort_rows(rows)
+        *columns, number_on_slot = _sort_rows(rows)
         pieces = Pieces(*columns)
-    tasks_per_slot = int(number.max(initial=0)) + 1
-    key = pieces.slot * tasks_per_slot + number
+    max_tasks = int(number_on_slot.max(initial=0)) + 1
+    key = pieces.slot * max_tasks + number_on_slot
     in_use = np.bincount(key) > 0
     keys, task_of_piece = np.flatnonzero(in_use), (np.cumsum(in_use) - 1)[key]
     work = np.bincount(task_of_piece, pieces.predict_work(batch, weights), len(keys))
@@ -78,7 +78,7 @@ def pack(
     rank[by_work] = np.arange(len(keys))
     task = rank[task_of_piece]
     order = stable_order(task)  # within a task, by range and offset
-    slot, number_on_slot = keys[by_work] // tasks_per_slot, keys[by_work] % tasks_per_slot
+    slot, number_on_slot = keys[by_work] // max_tasks, keys[by_work] % max_tasks
     planned_executor = batch.slot_executor[slot]
     consumer = batch.slot_number[slot] + number_on_slot * batch.executor_slots[planned_executor]
     is_open = batch.anonymous | (demand.is_open & (number_on_slot > 0))
@@ -108,14 +108,14 @@ def _count_tasks(
     min_tasks = min(options.min_partitions or 0, int(sizes.sum()))
     if min_tasks > max_tasks:
         notes.append(_explain_limit("minPartitions or dynamic allocation", min_tasks, max_tasks))
-    max_counts = sizes if options.split else piece_counts
+    max_task_counts = sizes if options.split else piece_counts
     missing_tasks = min(min_tasks, max_tasks) - int(tasks.sum())
     slots_in_use = np.flatnonzero(in_use).tolist() if missing_tasks > 0 else []
     heap = [(-sizes[slot] / tasks[slot], slot) for slot in slots_in_use]
     heapq.heapify(heap)
     while missing_tasks > 0 and heap:
         _, slot = heapq.heappop(heap)
-        if tasks[slot] < max_counts[slot]:
+        if tasks[slot] < max_task_counts[slot]:
             tasks[slot] += 1
             missing_tasks -= 1
             heapq.heappush(heap, (-sizes[slot] / tasks[slot], slot))
@@ -135,7 +135,7 @@ def _group_by_slot(pieces: Pieces) -> dict[int, list[Piece]]:
 
 
 def _sort_rows(rows: Sequence[tuple[int, ...]]) -> Ints:
-    """Sort rows that begin with a piece by range and offset, and return them as columns."""
+    """Sort rows that begin with a piece by range and offset; return them as columns."""
     columns = np.array(rows, np.int64).T
     return np.asarray(columns[:, np.lexsort(columns[1::-1])])
 
@@ -151,7 +151,7 @@ def _divide_among_tasks(
         too_large = max_records and count > 1 and max(map(_count_offsets, groups)) > max_records
         if options.split and (len(groups) < count or too_large):
             groups = _cut_into_even_groups(group, count)
-        tasks.update({(slot, i): group for i, group in enumerate(groups)})
+        tasks.update({(slot, i): task_pieces for i, task_pieces in enumerate(groups)})
     return tasks
 
 
@@ -160,7 +160,7 @@ def _count_offsets(group: list[Piece]) -> int:
 
 
 def _group_whole_pieces(pieces: list[Piece], count: int) -> list[list[Piece]]:
-    """Divide pieces without cutting: add the largest remaining piece to the smallest group."""
+    """Divide pieces into at most `count` groups: add the next largest to the smallest group."""
     groups: list[list[Piece]] = [[] for _ in range(min(count, len(pieces)))]
     heap = [(0, i) for i in range(len(groups))]
     for piece in sorted(pieces, key=lambda p: (p[1] - p[2], p)):
@@ -171,7 +171,7 @@ def _group_whole_pieces(pieces: list[Piece], count: int) -> list[list[Piece]]:
 
 
 def _cut_into_even_groups(pieces: list[Piece], count: int) -> list[list[Piece]]:
-    """Divide pieces into groups of equal numbers of offsets, and cut them at the boundaries."""
+    """Cut pieces into `count` groups of equal numbers of offsets; fewer if offsets are fewer."""
     total, grouped_offsets = _count_offsets(pieces), 0
     groups: list[list[Piece]] = [[]]
     for row, first, end in pieces:
@@ -188,9 +188,9 @@ def _cut_into_even_groups(pieces: list[Piece], count: int) -> list[list[Piece]]:
 
 
 def _top_up(pieces: Pieces, slots: int, min_records: int) -> Pieces:
-    """Move ends of the fullest slots' largest pieces to slots below the minimum.
+    """Move ends of the fullest slots' largest pieces to slots with pieces below the minimum.
 
-    Joining two tasks would double a slot's load instead. No slot is reduced below the minimum.
+    Joining two tasks would double a slot's load instead. No giver falls below the minimum.
     """
     records = pieces.count_offsets_by_slot(slots)
     if not ((records > 0) & (records < min_records)).any():
@@ -217,7 +217,7 @@ def _top_up(pieces: Pieces, slots: int, min_records: int) -> Pieces:
 
 
 def _move_end_of_piece(giver: list[Piece], taker: list[Piece], max_records: int) -> int:
-    """Move the end of the largest piece whose range the taker does not read; return how much."""
+    """Move the end of the largest piece whose range the taker does not read; return its offsets."""
     rows = {row for row, _, _ in taker}
     sizes = [(end - start, -row, i) for i, (row, start, end) in enumerate(giver) if row not in rows]
     if not sizes:
@@ -233,7 +233,10 @@ def _move_end_of_piece(giver: list[Piece], taker: list[Piece], max_records: int)
 def _join_small_tasks(
     tasks: dict[Task, list[Piece]], min_records: int, slot_executor: Ints
 ) -> None:
-    """Join each task below the minimum to the smallest other task, preferring its executor."""
+    """Join each task below the minimum to the smallest other task, if possible on its executor.
+
+    Tasks with pieces of a range that are not adjacent are not joined.
+    """
     sizes = {task: _count_offsets(group) for task, group in tasks.items()}
     small_tasks = [(size, task) for task, size in sizes.items() if size < min_records]
     heapq.heapify(small_tasks)

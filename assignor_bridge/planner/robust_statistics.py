@@ -47,10 +47,10 @@ def compute_medians(
     middle = np.cumsum(total)[weighted_groups] - total[weighted_groups] / 2
     # If the middle is between two values, up to rounding, the median is their mean.
     lower, upper = (np.searchsorted(running_sum, middle * (1 + e)) for e in (-1e-9, 1e-9))
-    last = np.cumsum(np.bincount(group, minlength=groups))[weighted_groups] - 1
-    ranked = values[order]
-    lower_value, upper_value = ranked[np.minimum(lower, last)], ranked[np.minimum(upper, last)]
-    median[weighted_groups] = (lower_value + upper_value) / 2
+    last, ranked = np.cumsum(np.bincount(group, minlength=groups)) - 1, values[order]
+    last = last[weighted_groups]
+    sums = ranked[np.minimum(lower, last)] + ranked[np.minimum(upper, last)]
+    median[weighted_groups] = sums / 2
     return median, total
 
 

@@ -207,10 +207,7 @@ def _select_ends(
 def _join_zones(
     pieces: Pieces, work: Floats, moved_offsets: Ints, tails: list[tuple[tuple[int, ...], _Tail]]
 ) -> TailCut:
-    """Return the heads, and all zones' tail tasks, longest first.
-
-    `tails`: indices of the executors of each zone, and its tail.
-    """
+    """Return the heads, and the tail tasks of all zones (executors and tail), longest first."""
     head_end = pieces.end - moved_offsets
     nonempty_heads = np.flatnonzero(head_end > pieces.start)
     heads = Pieces(pieces.row, pieces.start, head_end, pieces.slot).take(nonempty_heads)

@@ -70,8 +70,8 @@ def shape_tail(
     """Return the shape with the least expected time; None if no tail saves enough.
 
     1. A head keeps 1/x of its slot's work, `x = exp(2 unpredictability)`.
-    2. With k rounds (k tail tasks per slot), each round is `1 - 1/x` of the previous one, or more if
-       an executor is slow, because that executor may take one of the longest tasks.
+    2. With k tasks per slot, each round is `1 - 1/x` of the previous one, or more if an executor is
+       slow, because that executor may take one of the longest tasks.
     3. Estimate the seconds above `batch_s` with each k, and choose the least. The slowest of the
        last tasks delays the batch, so more and shorter rounds pay if times deviate.
 

@@ -22,10 +22,10 @@ class TaskList:
     task: Ints
     #: Slot (over all executors) of each task.
     slot: Ints
-    #: Consumer number on the executor: the slot's number for its first task, plus the executor's
-    #: number of slots for each additional task; -1 for tail tasks.
-    number: Ints
-    #: Index of the executor of each task, -1 if the task may run anywhere.
+    #: Number of the task's consumer on the executor: the slot's number for its first task, plus the
+    #: executor's number of slots for each additional task; -1 for tail tasks.
+    consumer: Ints
+    #: Index of the executor of each task; -1 if the task may run anywhere.
     executor: Ints
     #: Sentences about options that require too many tasks.
     notes: tuple[str, ...] = ()
@@ -48,13 +48,13 @@ def append_tail(batch: MicroBatch, heads: TaskList, cut: TailCut) -> TaskList:
 
     A tail task's slot is the one that its first piece was cut from.
     """
-    any_executor = np.full(cut.tasks, -1)
+    unassigned = np.full(cut.tasks, -1)
     return TaskList(
         heads.pieces.append(cut.pieces),
         np.append(heads.task, len(heads) + cut.task),
         np.append(heads.slot, cut.pieces.slot[np.searchsorted(cut.task, np.arange(cut.tasks))]),
-        np.append(heads.number, any_executor),
-        np.append(heads.executor, any_executor),
+        np.append(heads.consumer, unassigned),
+        np.append(heads.executor, unassigned),
         heads.notes,
         cut.seconds,
         ((),) * cut.tasks if batch.anonymous else cut.executors,
