@@ -8,9 +8,9 @@ Promises, in order:
 4. No task below `minRecordsPerTask` while another can give records or be joined to it.
 5. At most `tasksPerSlot` tasks per slot.
 
-Limits on records apply to offsets. Tasks are sorted by work, the longest first, because Spark starts
-tasks in this order; tail tasks (`planner.tail`) follow. A task has at most one piece of a range, so
-that its consumer never seeks back.
+Limits on records apply to offsets. Tasks are sorted by work, the longest first, because Spark
+starts them in this order; tail tasks (`planner.tail`) follow. A task has at most one piece of a
+range, so that its consumer never seeks back.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ def pack(
     if min_records and options.split and top_up:
         pieces = _top_up(pieces, batch.slots, min_records)
     task_counts, notes = _count_tasks(pieces, batch.slots, options)
-    number_on_slot = np.zeros(len(pieces), np.int64)  # of each piece's task
+    task_number = np.zeros(len(pieces), np.int64)  # of each piece, on its slot
     if len(pieces) and (min_records or (task_counts > 1).any()):
         tasks = _divide_among_tasks(_group_by_slot(pieces), task_counts, options)
         if min_records:
             _join_small_tasks(tasks, min_records, batch.slot_executor)
         rows = [(*piece, *task) for task, group in tasks.items() for piece in group]
-        *columns, number_on_slot = _sort_rows(rows)
+        *columns, task_number = _sort_rows(rows)
         pieces = Pieces(*columns)
-    max_tasks = int(number_on_slot.max(initial=0)) + 1
-    key = pieces.slot * max_tasks + number_on_slot
+    stride = int(task_number.max(initial=0)) + 1
+    key = pieces.slot * stride + task_number
     in_use = np.bincount(key) > 0
     keys, task_of_piece = np.flatnonzero(in_use), (np.cumsum(in_use) - 1)[key]
     work = np.bincount(task_of_piece, pieces.predict_work(batch, weights), len(keys))
@@ -78,7 +78,7 @@ def pack(
     rank[by_work] = np.arange(len(keys))
     task = rank[task_of_piece]
     order = stable_order(task)  # within a task, by range and offset
-    slot, number_on_slot = keys[by_work] // max_tasks, keys[by_work] % max_tasks
+    slot, number_on_slot = keys[by_work] // stride, keys[by_work] % stride
     planned_executor = batch.slot_executor[slot]
     consumer = batch.slot_number[slot] + number_on_slot * batch.executor_slots[planned_executor]
     is_open = batch.anonymous | (demand.is_open & (number_on_slot > 0))

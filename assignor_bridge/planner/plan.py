@@ -58,7 +58,7 @@ def plan_batch(
 ) -> PlannedBatch:
     """Plan one micro-batch: which executor slot reads which offsets.
 
-    `state_text` is the state after the last batch; None, or text that cannot be read, is no state.
+    `state_text` is the state after the last batch; None, or invalid text, is no state.
     Raises `OptionError` for invalid options or data, and `PlanError` for an invalid assignment.
 
     >>> from streaming.human_json.snapshots import read_snapshot, write_plan
@@ -81,7 +81,7 @@ def plan_step(
     find: Callable[[str], Assignor] = lookup,
     warning: str | None = None,
 ) -> PlannedBatch:
-    """Plan with a decoded state (see `plan_batch`), and report a `warning` about it.
+    """Plan with a decoded state (see `plan_batch`); the reasons include a `warning` about it.
 
     1. Select the slots that the query may use, and match the state to them.
     2. Learn from the reports, and predict the work of each range.
@@ -127,8 +127,8 @@ def plan_step(
     if batch.settings.max_tail_tasks_per_slot:
         tail_metrics, tail_reasons = explain_tail(tail, unpredictability)
         metrics, reasons = metrics | tail_metrics, [*reasons, *tail_reasons]
-    by_slot = placement.standbys
-    standbys = {i: by_slot[slot] for i, slot in enumerate(tasks.slot.tolist()) if slot in by_slot}
+    slots, by_slot = enumerate(tasks.slot.tolist()), placement.standbys
+    standbys = {task: by_slot[slot] for task, slot in slots if slot in by_slot}
     return PlannedBatch(
         placement.assignor, batch, tasks, standbys, next_state, metrics, tuple(reasons)
     )

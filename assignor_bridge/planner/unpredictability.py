@@ -1,7 +1,7 @@
 """Measure how far the times of tasks deviate from their predictions.
 
 The reports of a batch are compared with what the state before that batch predicts for them. The
-median of the last batches is what the next one is expected to deviate by.
+next batch is expected to deviate by the median of the last ones.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats, Ints, MicroBatch
     from assignor_bridge.planner.table import PartitionTable
 
-#: Batches whose spread is averaged. With fewer, one stall would cut a tail off a steady stream.
+#: Batches whose median is used. With fewer, one stall would cut a tail off a steady stream.
 _MAX_BATCHES = 5
-#: Batches that decide a median of five. A tail needs as many predicted ones.
+#: Predicted batches that a tail needs: the majority of the batches whose median is used.
 MIN_BATCHES = 3
 
 
@@ -48,11 +48,11 @@ def measure_spread(predicted_s: Floats, seconds: Floats, task: Ints) -> float | 
 def update_spreads(
     table: PartitionTable, batch: MicroBatch, predicted_s: Floats | None
 ) -> tuple[float, ...]:
-    """Return the spreads of the last batches, with that of the reports.
+    """Return the spreads of the last batches, with that of this batch's reports if it is known.
 
     Reports do not name their task. The only report of a partition by its owner's executor is
     attributed to the owner's slot; any other report counts as a task, because tails and cut ranges
-    mostly have a task for each piece. `predicted_s`: of each report; None if there were none.
+    mostly have a task for each piece. `predicted_s`: see `predict_reports`.
     """
     spreads, reports = table.state.spreads, batch.observed
     if predicted_s is None:
@@ -81,9 +81,9 @@ def update_spreads(
 
 
 def compute_unpredictability(spreads: Sequence[float]) -> float | None:
-    """Return the median spread of the last five batches; None until enough were predicted.
+    """Return the median spread of the last five batches; None if fewer than three are known.
 
-    Batches that are missing count as predictable.
+    Missing batches have a spread of 0.
 
     >>> compute_unpredictability([0.5, 0.3, 0.4]), compute_unpredictability([0.5, 0.3, 0.4, 0.6])
     (0.3, 0.4)
