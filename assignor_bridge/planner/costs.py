@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from assignor_bridge.planner.robust_statistics import (
+from assignor_bridge.planner.averages import (
     MIN_POSITIVE,
     SIGMAS,
     compute_medians,
@@ -73,9 +73,9 @@ def predict(state: StickyState, line: Ints, batch: MicroBatch) -> Weights:
     records = np.asarray(batch.size * density, np.float64)
     log_factors = compute_log_factors(state)
     if math.isfinite(state.common.level):
-        work, basis = _predict_seconds(state, log_factors, line, records), _SECONDS
+        work, basis = _predict_s(state, log_factors, line, records), _SECONDS
     else:
-        work, basis = predict_without_seconds(state, line, records)
+        work, basis = weigh_records(state, line, records)
     range_bytes = None
     if batch.replicas is not None and not np.isnan(state.bytes).all():
         range_bytes = records * np.exp(fill_from_topic(state.bytes, state.topic, 0.0)[line])
@@ -98,16 +98,12 @@ def predict(state: StickyState, line: Ints, batch: MicroBatch) -> Weights:
     return Weights(work, basis, slowness, fixed, description, range_bytes)
 
 
-def _predict_seconds(
-    state: StickyState, log_factors: Floats, line: Ints, records: Floats
-) -> Floats:
+def _predict_s(state: StickyState, log_factors: Floats, line: Ints, records: Floats) -> Floats:
     """Predict a usual executor's seconds for `records` of the partitions at these table lines."""
     return np.asarray(state.common.fixed + records * np.exp(state.common.level + log_factors)[line])
 
 
-def predict_without_seconds(
-    state: StickyState, line: Ints, records: Floats
-) -> tuple[Floats, Basis]:
+def weigh_records(state: StickyState, line: Ints, records: Floats) -> tuple[Floats, Basis]:
     """Return the records, weighted by their bytes if any are ranges_with_bytes, and the basis."""
     if not np.isnan(state.bytes).all():
         log_bytes = fill_from_topic(state.bytes - np.nanmean(state.bytes), state.topic, 0.0)
@@ -126,7 +122,7 @@ def predict_reports(state: StickyState, line: Ints, batch: MicroBatch) -> Floats
         return None
     log_slowness = compute_log_slowness(read_paces(state, reports.executors))
     records = np.clip(reports.records, 1.0, 2.0**63)
-    usual_s = _predict_seconds(state, compute_log_factors(state), line, records)
+    usual_s = _predict_s(state, compute_log_factors(state), line, records)
     return np.asarray(usual_s * np.exp(log_slowness)[reports.executor])
 
 

@@ -9,21 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from assignor_bridge.planner.averages import MIN_POSITIVE, SIGMAS, compute_medians, update_means
 from assignor_bridge.planner.costs import (
     MIN_DENSITY,
     compute_log_factors,
     compute_log_slowness,
     predict_reports,
-    predict_without_seconds,
     read_paces,
+    weigh_records,
 )
 from assignor_bridge.planner.paces import update_paces
-from assignor_bridge.planner.robust_statistics import (
-    MIN_POSITIVE,
-    SIGMAS,
-    compute_medians,
-    update_means,
-)
 from checkpoints.sticky_state import Pace
 
 if TYPE_CHECKING:
@@ -99,7 +94,7 @@ def learn(table: PartitionTable, batch: MicroBatch) -> LearningResult:
         if predicted_s is not None:
             work = predicted_s[rows]
         else:
-            work, _ = predict_without_seconds(state, timed_reports.line, timed_reports.records)
+            work, _ = weigh_records(state, timed_reports.line, timed_reports.records)
             work = work * np.exp(compute_log_slowness(paces))[timed_reports.executor]
         seconds = np.exp(log_seconds)
         error = float(np.abs(work / work.sum() - seconds / seconds.sum()).sum())

@@ -7,13 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from assignor_bridge.planner.averages import MIN_POSITIVE, SIGMAS, compute_medians, update_means
 from assignor_bridge.planner.costs import compute_log_slowness
-from assignor_bridge.planner.robust_statistics import (
-    MIN_POSITIVE,
-    SIGMAS,
-    compute_medians,
-    update_means,
-)
 
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Flags, Floats, Ints

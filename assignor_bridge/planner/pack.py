@@ -233,10 +233,7 @@ def _move_end_of_piece(giver: list[Piece], taker: list[Piece], max_records: int)
 def _join_small_tasks(
     tasks: dict[Task, list[Piece]], min_records: int, slot_executor: Ints
 ) -> None:
-    """Join each task below the minimum to the smallest other task, if possible on its executor.
-
-    Tasks with pieces of a range that are not adjacent are not joined.
-    """
+    """Join each task below the minimum to the smallest task that fits, its executor's first."""
     sizes = {task: _count_offsets(group) for task, group in tasks.items()}
     small_tasks = [(size, task) for task, size in sizes.items() if size < min_records]
     heapq.heapify(small_tasks)

@@ -29,7 +29,7 @@ class Replicas:
 
     @classmethod
     def of(cls, racks: Sequence[Collection[str]], code: Ints) -> Replicas:
-        """Sort the sets in use, and drop others; `code` has indices into `racks`, -1 for unknown."""
+        """Sort the sets in use, drop others; `code` has indices into `racks`, -1 for unknown."""
         sets = [frozenset[str](), *(frozenset(filter(None, rack_names)) for rack_names in racks)]
         set_indices = np.flatnonzero(np.bincount(code + 1, minlength=len(sets))).tolist()
         distinct_sets = sorted({sets[i] for i in set_indices}, key=sorted)
@@ -38,7 +38,7 @@ class Replicas:
         return cls(tuple(distinct_sets), new_code[code + 1])
 
     def take(self, order: Ints) -> Replicas:
-        """Return the racks of the ranges at these indices, in this order."""
+        """Return the racks of the ranges at these indices, or with these flags."""
         return Replicas(self.racks, self.code[order])
 
     @property

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -129,18 +130,13 @@ def _cut_zone(
     speed = np.zeros(batch.slots)
     speed[slots] = 1 / weights.slowness[batch.slot_executor[slots]]
     index = np.flatnonzero(speed[pieces.slot] > 0)
+    slot, size = pieces.slot[index], (pieces.end - pieces.start)[index]
     batch_s = float(work[index].sum() / speed.sum())
-    cold_ranges, slowest = 0.0, max(1.0, float(1 / speed[slots].min()))
+    slowest = max(1.0, float(1 / speed[slots].min()))
+    shape_zone = partial(shape_tail, unpredictability, batch_s, len(slots), costs, slowest=slowest)
+    cold_ranges, min_records = 0.0, settings.min_records_per_task or 0
     while max_rounds:
-        shape = shape_tail(
-            unpredictability,
-            batch_s,
-            len(slots),
-            costs,
-            max_rounds,
-            cold_ranges=cold_ranges,
-            slowest=slowest,
-        )
+        shape = shape_zone(max_rounds, cold_ranges=cold_ranges)
         if shape is None:
             return None
         head_s = speed * batch_s * shape.head_share
@@ -148,10 +144,9 @@ def _cut_zone(
         moved_offsets = _select_ends(
             pieces, work, index, head_s, costs, max_piece_s=max_piece_s, split=settings.split
         )
-        head_offsets = _count_head_offsets(pieces, index, moved_offsets, batch.slots)
-        min_records = settings.min_records_per_task or 0
-        moved_offsets[head_offsets[pieces.slot[index]] < min_records] = 0
-        whole_pieces = np.count_nonzero(moved_offsets == (pieces.end - pieces.start)[index])
+        head_offsets = np.bincount(slot, size - moved_offsets, batch.slots)
+        moved_offsets[head_offsets[slot] < min_records] = 0
+        whole_pieces = np.count_nonzero(moved_offsets == size)
         if whole_pieces / len(slots) > cold_ranges:  # each of them is a cold read: does it pay?
             cold_ranges = whole_pieces / len(slots)
             continue
@@ -161,11 +156,6 @@ def _cut_zone(
             return _Tail(index, moved_offsets, tasks)
         max_rounds = min(max_rounds, len(shape.task_s) // len(slots)) - 1
     return None
-
-
-def _count_head_offsets(pieces: Pieces, index: Ints, moved_offsets: Ints, slots: int) -> Floats:
-    offsets = (pieces.end - pieces.start)[index] - moved_offsets
-    return np.bincount(pieces.slot[index], offsets.astype(np.float64), slots).astype(np.float64)
 
 
 def _select_ends(

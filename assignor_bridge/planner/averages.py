@@ -1,4 +1,4 @@
-"""Statistics that single outliers hardly change: weighted medians, running means, shrinkage."""
+"""Averages that outliers hardly change (medians, running means), and shrinkage by their errors."""
 
 from __future__ import annotations
 
