@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 #: Deviations of up to this many standard errors are noise. With fewer, noise of 20% moves ranges.
 SIGMAS = 3.5
-#: Smaller distances from a mean of logarithms are no outliers. Without it, a low estimate of the
-#: noise rejects all reports.
+#: Smaller distances from a (logarithmic) mean are no outliers. Without it, a low noise rejects all.
 _MIN_OUTLIER = 0.25
 #: Lower bound of divisors, and of numbers whose logarithm is taken.
 MIN_POSITIVE = 1e-12

@@ -33,15 +33,13 @@ class Forecast(NamedTuple):
 
 
 def forecast(batch: MicroBatch, state: StickyState) -> Forecast:
-    """Predict the costs of a batch's ranges with the state of the last batch, and its reports."""
+    """Predict the costs of a batch's ranges from the last batch's state, and the new reports."""
     batch = share_slots(batch, state)
     table = load_table(state, batch)
-    learned_state = learn(table, batch).state
-    weights = predict(learned_state, table.line, batch)
-    log_bytes = fill_from_topic(learned_state.bytes, learned_state.topic, np.nan)
-    density = np.clip(
-        fill_from_topic(learned_state.density, learned_state.topic, 1.0), MIN_DENSITY, 1.0
-    )
+    state = learn(table, batch).state
+    weights = predict(state, table.line, batch)
+    log_bytes = fill_from_topic(state.bytes, state.topic, np.nan)
+    density = np.clip(fill_from_topic(state.density, state.topic, 1.0), MIN_DENSITY, 1.0)
     has_seconds = weights.basis == "seconds"
     work_per_offset = (weights.work - weights.fixed) / batch.size
     return Forecast(

@@ -39,8 +39,7 @@ _HALF_COMMON_REPORTS = 4.0
 _FREE_PARTITIONS = 4
 #: Maximum weight of a batch in an average of bytes or density. With 1, averages are not smoothed.
 _MAX_GAIN = 0.6
-#: Records (of bytes) or offsets (of density) with half of that weight. Without it, one record has
-#: the weight of thousands.
+#: Records (or offsets, of density) with half of that weight. Without it, one weighs like thousands.
 _HALF_GAIN_WEIGHT = 5.0
 #: Maximum absolute logarithm of seconds. Without it, absurd reports overflow.
 _MAX_LOG = 45.0
@@ -108,8 +107,7 @@ def _update_averages(averages: Floats, line: Ints, values: Floats, weight: Float
     rows = np.flatnonzero(weight > 0)
     total = np.bincount(line[rows], weight[rows], len(averages)).astype(np.float64)
     sums = np.bincount(line[rows], (weight * values)[rows], len(averages))
-    mean = sums / np.maximum(total, 1e-9)
-    gain = _MAX_GAIN * total / (total + _HALF_GAIN_WEIGHT)
+    mean, gain = sums / np.maximum(total, 1e-9), _MAX_GAIN * total / (total + _HALF_GAIN_WEIGHT)
     moved_averages = np.where(np.isnan(averages), mean, averages + gain * (mean - averages))
     return np.where(total > 0, moved_averages, averages)
 

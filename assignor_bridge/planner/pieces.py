@@ -72,10 +72,9 @@ class Pieces:
 def cut_ranges(batch: MicroBatch, shares: Shares, fixed: Floats) -> Pieces:
     """Turn shares of work into pieces: cut each range between offsets, in proportion to its shares.
 
-    `fixed`: fixed work of each range, which each of its shares includes. The variable work, above
-    it, determines the offsets. But if shares without variable work do much of the range's work, all
-    work does. The shares of a range are adjacent, in the order of their offsets. Empty pieces are
-    dropped.
+    Each share includes its range's fixed work once. The variable work, above it, determines the
+    offsets; if shares without variable work do much of the range's work, all work does. The shares
+    of a range are adjacent, in the order of their offsets. Empty pieces are dropped.
     """
     row = shares.row
     start, end = batch.start[row], batch.end[row]

@@ -32,8 +32,7 @@ def remember(
 ) -> StickyState:
     """Return the next state; increase its generation if members or partitions changed.
 
-    A partition's member is now the slot that reads its last piece: with racks, its last near piece,
-    if any.
+    A partition's member is now the slot of its last piece (with racks, its last near piece if any).
     """
     member, position = placement.slot_of_line.copy(), learned_state.position.copy()
     last_batch_with_data, pieces = learned_state.seen.copy(), tasks.pieces

@@ -76,11 +76,10 @@ def plan_tail(
         # 2. and 3. Shape, select, and divide.
         slots = np.flatnonzero(zone_of_slot == zone)
         tail = _cut_zone(batch, weights, pieces, slots, unpredictability, work=work)
-        if tail is None:
-            continue
-        executors = np.unique(batch.slot_executor[slots]).tolist()
-        moved_offsets[tail.index] = tail.moved_offsets
-        tails.append((tuple(executors), tail))
+        if tail is not None:
+            executors = np.unique(batch.slot_executor[slots]).tolist()
+            moved_offsets[tail.index] = tail.moved_offsets
+            tails.append((tuple(executors), tail))
     if not tails:
         return None
     # 4. Join.

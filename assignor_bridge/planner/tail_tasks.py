@@ -68,9 +68,8 @@ def _fill_tasks(
 ) -> list[list[Part]]:
     """Fill tasks one after the other, so that few ends are cut.
 
-    A task holds at most one part of a range, and at most `max_records` offsets. So there may be
-    more tasks than planned; these are as long as the last planned one. `overhead_s`: seconds that a
-    part costs; a remainder below it is not cut off.
+    A task has at most one part of a range, and `max_records` offsets. If more tasks are needed than
+    rooms, they have the last room. `overhead_s`: cost of a part; no remainder below it is cut off.
     """
     tasks: list[list[Part]] = []
     task: list[Part] = []
