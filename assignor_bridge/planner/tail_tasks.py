@@ -68,8 +68,9 @@ def _fill_tasks(
 ) -> list[list[Part]]:
     """Fill tasks one after the other, so that few ends are cut.
 
-    A task has at most one part of a range, and `max_records` offsets. If more tasks are needed than
-    rooms, they have the last room. `overhead_s`: cost of a part; no remainder below it is cut off.
+    A task has at most one part of a range, and at most `max_records` offsets if that is set. So more
+    tasks may be needed than `room_by_task_s` has; they get its last length. `overhead_s`: cost of a
+    part. A remainder below it stays with its part if the limit allows.
     """
     tasks: list[list[Part]] = []
     task: list[Part] = []
