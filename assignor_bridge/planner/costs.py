@@ -57,7 +57,7 @@ class Weights:
     fixed: Floats
     #: Description of the basis, for the plan's reasons.
     description: str
-    #: Predicted bytes of each range; None if no racks or no bytes are ranges_with_bytes.
+    #: Predicted bytes of each range; None if no racks or no bytes are known.
     bytes: Floats | None = None
 
     @property
@@ -104,7 +104,7 @@ def _predict_s(state: StickyState, log_factors: Floats, line: Ints, records: Flo
 
 
 def weigh_records(state: StickyState, line: Ints, records: Floats) -> tuple[Floats, Basis]:
-    """Return the records, weighted by their bytes if any are ranges_with_bytes, and the basis."""
+    """Return the records, weighted by their bytes if any are known, and the basis."""
     if not np.isnan(state.bytes).all():
         log_bytes = fill_from_topic(state.bytes - np.nanmean(state.bytes), state.topic, 0.0)
         return records * np.exp(log_bytes[line]), "bytes"
@@ -143,7 +143,7 @@ def compute_log_factors(state: StickyState) -> Floats:
 
     1. Shrink each topic's median. 2. Shrink each partition's deviation from it: by one standard
     error if most partitions deviate more than noise explains, else by several. All are 0 until the
-    noise is ranges_with_bytes.
+    noise is known.
     """
     common, topics = state.common, int(state.topic.max(initial=0)) + 1
     lines = np.flatnonzero(state.evidence > 0)

@@ -68,9 +68,9 @@ def _fill_tasks(
 ) -> list[list[Part]]:
     """Fill tasks one after the other, so that few ends are cut.
 
-    A task has at most one part of a range, and at most `max_records` offsets if that is set. So more
-    tasks may be needed than `room_by_task_s` has; they get its last length. `overhead_s`: cost of a
-    part. A remainder below it stays with its part if the limit allows.
+    A task has at most one part of a range, and at most `max_records` offsets if that is set. So
+    more tasks may be needed than `room_by_task_s` has; they get its last length. `overhead_s`: cost
+    of a part. A remainder below it stays with its part if the limit allows.
     """
     tasks: list[list[Part]] = []
     task: list[Part] = []
