@@ -143,7 +143,7 @@ def compute_log_factors(state: StickyState) -> Floats:
 
     1. Shrink each topic's median. 2. Shrink each partition's deviation from it: by one standard
     error if most partitions deviate more than noise explains, else by several. All are 0 until the
-    noise is known.
+    noise has been measured.
     """
     common, topics = state.common, int(state.topic.max(initial=0)) + 1
     lines = np.flatnonzero(state.evidence > 0)

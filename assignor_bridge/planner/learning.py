@@ -180,20 +180,23 @@ def _update_fixed(common: Common, line: Ints, records: Floats, seconds: Floats) 
 
     `common.fit` has the running means of the products of (1, records, seconds), each divided by the
     expected seconds. Pieces are added up, because a costly partition has more, which would look
-    like fixed costs. The old fixed cost stays if the fit differs neither from it nor from 0 by
-    several standard errors.
+    like fixed costs. A partition with most of the records is left out: if it is cheap, others would
+    seem to have fixed costs. The old fixed cost stays if the fit differs neither from it nor from 0
+    by several standard errors.
     """
     rows = np.flatnonzero(np.bincount(line))
     sums = [np.bincount(line, column)[rows] for column in (records, seconds)]
     columns = np.array([np.ones(len(rows)), *sums])
+    if 2 * sums[0].max() > sums[0].sum() and len(rows) > 1:  # it alone would determine the slope
+        columns = np.delete(columns, sums[0].argmax(), axis=1)
     fixed, slope, error = common.fixed, float(np.median(columns[2] / columns[1])), math.inf
     gain = max(1 / _MAX_BATCHES, 1 / (common.fit_batches + 1))
     for _ in range(3):  # the weights depend on the fit
         scaled = columns / (fixed + slope * columns[1])
-        products = scaled @ scaled.T / len(rows)
+        products = scaled @ scaled.T / columns.shape[1]
         if common.fit:
             products = (1 - gain) * np.array(common.fit).reshape(3, 3) + gain * products
-        fixed, slope, error = _solve(products, len(rows))
+        fixed, slope, error = _solve(products, columns.shape[1])
     fit, batches = tuple(products.ravel().tolist()), min(common.fit_batches + 1, _MAX_BATCHES)
     if max(fixed, abs(fixed - common.fixed)) <= SIGMAS * error:
         fixed = common.fixed

@@ -24,24 +24,29 @@ _MAX_BATCHES = 5
 MIN_BATCHES = 3
 
 
-def measure_spread(predicted_s: Floats, seconds: Floats, task: Ints) -> float | None:
+def measure_spread(
+    predicted_s: Floats, seconds: Floats, task: Ints, partition: Ints
+) -> float | None:
     """Return the standard deviation of log(seconds / predicted seconds) over tasks.
 
-    Tasks are weighted by their predicted seconds, because short ones hardly delay a batch. Returns
-    None if there are fewer than two tasks.
+    `task` and `partition` are those of each report. Tasks are weighted by their predicted seconds,
+    because short ones hardly delay a batch. Tasks of a partition are not independent. Returns None
+    if fewer than two tasks have predicted and reported seconds.
 
-    >>> two = np.array([1.0, 1.0])
-    >>> round(measure_spread(two, np.array([1.0, math.e]), np.array([0, 1])), 3)
+    >>> two, task = np.array([1.0, 1.0]), np.array([0, 1])
+    >>> round(measure_spread(two, np.array([1.0, math.e]), task, partition=task), 3)
     0.707
     """
-    expected, actual = np.bincount(task, predicted_s), np.bincount(task, seconds)
-    rows = np.flatnonzero((expected > 0) & (actual > 0))
+    predicted_task_s, task_s = np.bincount(task, predicted_s), np.bincount(task, seconds)
+    rows = np.flatnonzero((predicted_task_s > 0) & (task_s > 0))
     if len(rows) < 2:
         return None
-    weight = expected[rows] / expected[rows].sum()
-    log_ratio = np.log(actual[rows]) - np.log(expected[rows])
+    weight = predicted_task_s[rows] / predicted_task_s[rows].sum()
+    log_ratio = np.log(task_s[rows]) - np.log(predicted_task_s[rows])
     variance = float(weight @ (log_ratio - weight @ log_ratio) ** 2)
-    independent_tasks = 1 / float(weight @ weight)
+    partition_s = np.bincount(partition, predicted_s)
+    concentration = float(partition_s @ partition_s) / float(partition_s.sum()) ** 2
+    independent_tasks = 1 / max(float(weight @ weight), concentration)
     return math.sqrt(variance * independent_tasks / max(independent_tasks - 1, 0.5))
 
 
@@ -76,7 +81,7 @@ def update_spreads(
     is_owner &= reports_of_pair[pair] == 1
     task = np.where(is_owner, owner, batch.slots + np.arange(len(rows)))
     seconds = np.minimum(reports.seconds[rows], 1e15)
-    spread = measure_spread(predicted_s[rows], seconds, task)
+    spread = measure_spread(predicted_s[rows], seconds, task, table.report_line[rows])
     return spreads if spread is None else (*spreads, min(spread, 10.0))[-_MAX_BATCHES:]
 
 

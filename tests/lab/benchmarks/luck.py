@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from streaming.simulator.mappings import PlacedTask
 
 SPARK = ("spark", "minPartitions", "maxRecordsPerPartition", "maxRecordsPerPartition*8")
-PLANS = {"today": {}, "tail": {"assignor.tail": "auto"}}
+PLANS = {"tail": {}, "tail=off": {"assignor.tail": "off"}}
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,17 @@ def test_a_quiet_partition_is_not_learned_as_costly(seed):
     assert busy.over_mean <= 1.1
 
 
+@SEEDS
+def test_a_cheap_partition_with_most_records_does_not_make_others_fixed_costs(seed):
+    """Once, a line through it and many small, costly partitions had a high intercept."""
+    costly = {number: 6.0 if number % 2 else 20.0 for number in range(1, 63)}
+    loop = Loop(make_executors(4), cost=5e-4, costly=costly, noise=0.05, seed=seed)
+    for _ in range(12):
+        batch = loop.step([30_000, *[150] * 62])
+    assert not loop.state.common.fixed
+    assert batch.over_mean <= 1.1
+
+
 @pytest.mark.parametrize("seed", range(1, 21))
 def test_a_first_batch_of_few_records_does_not_make_records_free(seed):
     """All large fixed costs fit equally well; once, the largest was used while volumes were equal.

@@ -199,13 +199,23 @@ def test_preferred_executors_are_spread():
 
 def test_the_spread_ignores_what_all_tasks_share():
     predicted, task = np.ones(6), np.arange(6)
-    assert measure_spread(predicted, np.full(6, 7.0), task) == pytest.approx(0)
-    assert measure_spread(predicted[:1], predicted[:1], task[:1]) is None
+    assert measure_spread(predicted, np.full(6, 7.0), task, task) == pytest.approx(0)
+    assert measure_spread(predicted[:1], predicted[:1], task[:1], task[:1]) is None
     dice = np.random.default_rng(1)
     noisy = np.exp(dice.normal(0, 0.3, 4000))
-    assert measure_spread(np.ones(4000), noisy, np.arange(4000)) == pytest.approx(0.3, abs=0.02)
-    averaged = measure_spread(np.ones(4000), noisy, np.arange(4000) % 40)
+    many = np.arange(4000)
+    assert measure_spread(np.ones(4000), noisy, many, many) == pytest.approx(0.3, abs=0.02)
+    averaged = measure_spread(np.ones(4000), noisy, many % 40, many)
     assert averaged == pytest.approx(0.03, abs=0.01), "ranges of a task compensate for each other"
+
+
+def test_tasks_of_one_partition_do_not_count_as_independent():
+    """Two partitions whose records cost 0.3 more or less than predicted, in eight tasks each."""
+    predicted, task = np.ones(16), np.arange(16)
+    seconds = np.exp(np.repeat([0.3, -0.3], 8))
+    apart = measure_spread(predicted, seconds, task, task)
+    assert apart == pytest.approx(0.3, abs=0.02)
+    assert measure_spread(predicted, seconds, task, task // 8) == pytest.approx(0.3 * 2**0.5)
 
 
 def test_the_state_keeps_spreads_and_an_older_build_ignores_them():
