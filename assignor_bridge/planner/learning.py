@@ -103,7 +103,7 @@ def learn(table: PartitionTable, batch: MicroBatch) -> LearningResult:
 
 
 def _update_averages(averages: Floats, line: Ints, values: Floats, weight: Floats) -> Floats:
-    """Move each line's average (NaN if unknown) to the weighted mean of its reports' values."""
+    """Move lines' averages (NaN if unknown) towards the weighted mean of their reports' values."""
     rows = np.flatnonzero(weight > 0)
     total = np.bincount(line[rows], weight[rows], len(averages)).astype(np.float64)
     sums = np.bincount(line[rows], (weight * values)[rows], len(averages))
@@ -162,7 +162,7 @@ def _doubt_costs(
 ) -> StickyState:
     """Reduce the evidence of costs that had absorbed a changed slowness of their executor.
 
-    It is the part of the `change` of log(slowness) that the executor's median error does not show.
+    They absorbed what an executor's median error does not show of its `change` of log(slowness).
     """
     line, executor, line_count = reports.line, reports.executor, len(state.topic)
     if not change.any():
@@ -206,7 +206,7 @@ def _update_fixed(common: Common, line: Ints, records: Floats, seconds: Floats) 
 def _solve(products: Floats, partitions: int) -> tuple[float, float, float]:
     """Return the fixed cost, the slope (both at least 0), and the standard error of the fixed cost.
 
-    If the `products` (see `Common.fit`) determine no line, they are 0, the mean, and infinite.
+    If the `products` (see `Common.fit`) determine no line, the cost is 0, and its error infinite.
     """
     (ones, x, t), (_, xx, xt), (_, _, tt) = products.tolist()
     determinant = ones * xx - x * x

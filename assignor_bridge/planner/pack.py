@@ -94,32 +94,33 @@ def _count_tasks(
     piece_counts = np.bincount(pieces.slot, minlength=slots)
     in_use, notes = piece_counts > 0, []
     max_tasks = max(_MAX_TASKS, _MAX_TASKS_PER_SLOT * slots)
-    tasks = np.where(in_use, np.minimum(piece_counts, options.tasks_per_slot), 0)
+    task_counts = np.where(in_use, np.minimum(piece_counts, options.tasks_per_slot), 0)
     if min_records := options.min_records_per_task:
-        tasks = np.where(in_use, np.clip(tasks, 1, np.maximum(sizes // min_records, 1)), 0)
+        max_counts = np.maximum(sizes // min_records, 1)
+        task_counts = np.where(in_use, np.clip(task_counts, 1, max_counts), 0)
     if max_records := options.task_cap_records:
         needed_tasks = np.ceil(sizes / max_records)
         if needed_tasks.sum() > max_tasks:
             option = f"a limit of {max_records:,} records per task"
             notes.append(_explain_limit(option, needed_tasks.sum(), max_tasks))
             needed_tasks = np.ceil(sizes * ((max_tasks - in_use.sum()) / sizes.sum()))
-        tasks = np.maximum(tasks, needed_tasks)
-    tasks = tasks.astype(np.int64)
+        task_counts = np.maximum(task_counts, needed_tasks)
+    task_counts = task_counts.astype(np.int64)
     min_tasks = min(options.min_partitions or 0, int(sizes.sum()))
     if min_tasks > max_tasks:
         notes.append(_explain_limit("minPartitions or dynamic allocation", min_tasks, max_tasks))
-    max_task_counts = sizes if options.split else piece_counts
-    missing_tasks = min(min_tasks, max_tasks) - int(tasks.sum())
+    max_counts = sizes if options.split else piece_counts
+    missing_tasks = min(min_tasks, max_tasks) - int(task_counts.sum())
     slots_in_use = np.flatnonzero(in_use).tolist() if missing_tasks > 0 else []
-    heap = [(-sizes[slot] / tasks[slot], slot) for slot in slots_in_use]
+    heap = [(-sizes[slot] / task_counts[slot], slot) for slot in slots_in_use]
     heapq.heapify(heap)
     while missing_tasks > 0 and heap:
         _, slot = heapq.heappop(heap)
-        if tasks[slot] < max_task_counts[slot]:
-            tasks[slot] += 1
+        if task_counts[slot] < max_counts[slot]:
+            task_counts[slot] += 1
             missing_tasks -= 1
-            heapq.heappush(heap, (-sizes[slot] / tasks[slot], slot))
-    return tasks, tuple(notes)
+            heapq.heappush(heap, (-sizes[slot] / task_counts[slot], slot))
+    return task_counts, tuple(notes)
 
 
 def _explain_limit(option: str, tasks: float, max_tasks: int) -> str:
@@ -192,31 +193,31 @@ def _top_up(pieces: Pieces, slots: int, min_records: int) -> Pieces:
 
     Joining two tasks would double a slot's load instead. No giver falls below the minimum.
     """
-    records = pieces.count_offsets_by_slot(slots)
-    if not ((records > 0) & (records < min_records)).any():
+    offsets = pieces.count_offsets_by_slot(slots)
+    if not ((offsets > 0) & (offsets < min_records)).any():
         return pieces
     by_slot = _group_by_slot(pieces)
     sizes = {slot: _count_offsets(group) for slot, group in by_slot.items()}
     givers = [(-size, slot) for slot, size in sizes.items() if size > min_records]
     heapq.heapify(givers)
     for slot, size in sizes.items():
-        missing_records, skipped_givers = min_records - size, []
-        while missing_records > 0 and givers:
+        missing_offsets, skipped_givers = min_records - size, []
+        while missing_offsets > 0 and givers:
             negative_size, giver = heapq.heappop(givers)
-            max_records = min(missing_records, -negative_size - min_records)
-            moved_records = _move_end_of_piece(by_slot[giver], by_slot[slot], max_records)
-            missing_records -= moved_records
-            if not moved_records:
+            max_offsets = min(missing_offsets, -negative_size - min_records)
+            moved_offsets = _move_end_of_piece(by_slot[giver], by_slot[slot], max_offsets)
+            missing_offsets -= moved_offsets
+            if not moved_offsets:
                 skipped_givers.append((negative_size, giver))
-            elif -negative_size - moved_records > min_records:
-                heapq.heappush(givers, (negative_size + moved_records, giver))
+            elif -negative_size - moved_offsets > min_records:
+                heapq.heappush(givers, (negative_size + moved_offsets, giver))
         for skipped_giver in skipped_givers:
             heapq.heappush(givers, skipped_giver)
     rows = [(*piece, slot) for slot, group in by_slot.items() for piece in group]
     return Pieces(*_sort_rows(rows))
 
 
-def _move_end_of_piece(giver: list[Piece], taker: list[Piece], max_records: int) -> int:
+def _move_end_of_piece(giver: list[Piece], taker: list[Piece], max_offsets: int) -> int:
     """Move the end of the largest piece whose range the taker does not read; return its offsets."""
     rows = {row for row, _, _ in taker}
     sizes = [(end - start, -row, i) for i, (row, start, end) in enumerate(giver) if row not in rows]
@@ -224,16 +225,19 @@ def _move_end_of_piece(giver: list[Piece], taker: list[Piece], max_records: int)
         return 0
     size, _, i = max(sizes)
     row, start, end = giver[i]
-    moved_records = min(size, max_records)
-    taker.append((row, end - moved_records, end))
-    giver[i : i + 1] = [(row, start, end - moved_records)] if moved_records < size else []
-    return moved_records
+    moved_offsets = min(size, max_offsets)
+    taker.append((row, end - moved_offsets, end))
+    giver[i : i + 1] = [(row, start, end - moved_offsets)] if moved_offsets < size else []
+    return moved_offsets
 
 
 def _join_small_tasks(
     tasks: dict[Task, list[Piece]], min_records: int, slot_executor: Ints
 ) -> None:
-    """Join each task below the minimum to the smallest task that fits, its executor's first."""
+    """Join each task below the minimum to another, if `_join_pieces` can join them.
+
+    The smallest task of its executor is preferred, then the smallest of all.
+    """
     sizes = {task: _count_offsets(group) for task, group in tasks.items()}
     small_tasks = [(size, task) for task, size in sizes.items() if size < min_records]
     heapq.heapify(small_tasks)

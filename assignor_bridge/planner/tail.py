@@ -38,7 +38,7 @@ class TailCut:
     """The pieces of the heads and of the tail."""
 
     heads: Pieces
-    #: Tail pieces, with the slots that they were cut from.
+    #: Tail pieces, sorted by task, with the slots that they were cut from.
     pieces: Pieces
     #: Tail task of each tail piece, from 0, ascending.
     task: Ints

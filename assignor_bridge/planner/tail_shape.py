@@ -85,7 +85,7 @@ def shape_tail(
     tail_s, max_sigmas = tail_share * batch_s, _expect_maximum(slots)
     late_heads_s = batch_s * max(0.0, math.exp((max_sigmas - _HEAD_SIGMAS) * unpredictability) - 1)
     late_factor = math.exp(min(max_sigmas * unpredictability, 50.0))  # slowest of `slots` tasks
-    least_excess_s = batch_s * (late_factor - 1 - _MIN_SAVING)  # above it, no tail is better
+    least_excess_s = batch_s * (late_factor - 1 - _MIN_SAVING)  # no tail, less the minimum
     decay, best_round_s = max(tail_share, 1 - 1 / slowest), list[float]()
     for rounds in range(1, max_tasks_per_slot + 1):
         # 2. Compute the lengths of the rounds.

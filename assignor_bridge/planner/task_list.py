@@ -31,7 +31,7 @@ class TaskList:
     notes: tuple[str, ...] = ()
     #: Predicted seconds of each tail task, longest first. Tail tasks are the last tasks.
     tail_seconds: tuple[float, ...] = ()
-    #: Indices of the executors that each tail task prefers alike; empty if executors are unknown.
+    #: Indices of the executors that each tail task prefers alike; empty in local mode.
     tail_executors: tuple[tuple[int, ...], ...] = ()
 
     def __len__(self) -> int:
