@@ -96,8 +96,8 @@ def _count_tasks(
     max_tasks = max(_MAX_TASKS, _MAX_TASKS_PER_SLOT * slots)
     task_counts = np.where(in_use, np.minimum(piece_counts, options.tasks_per_slot), 0)
     if min_records := options.min_records_per_task:
-        max_counts = np.maximum(sizes // min_records, 1)
-        task_counts = np.where(in_use, np.clip(task_counts, 1, max_counts), 0)
+        max_full_tasks = np.maximum(sizes // min_records, 1)
+        task_counts = np.where(in_use, np.clip(task_counts, 1, max_full_tasks), 0)
     if max_records := options.task_cap_records:
         needed_tasks = np.ceil(sizes / max_records)
         if needed_tasks.sum() > max_tasks:
