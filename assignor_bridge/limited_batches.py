@@ -10,7 +10,7 @@ from assignor_bridge.admission.admit import admit, remember_batch_time
 from assignor_bridge.admission.align import Alignment, admit_up_to, align, find_spread_s
 from assignor_bridge.admission.batch_inputs import BatchTime, Lag, Limits
 from assignor_bridge.admission.deadline import compute_seconds_left
-from assignor_bridge.planner.costs import ASSUMED_RECORD_S, forecast
+from assignor_bridge.planner.forecast import ASSUMED_RECORD_S, forecast
 from assignor_bridge.protocol import messages
 from assignor_bridge.protocol.columns import pack_ranges, unpack_batch, unpack_times
 

@@ -55,7 +55,7 @@ class Common(NamedTuple):
     noise: float = 0.2
     #: Number of batches in which the noise was measured, up to a maximum.
     noise_batches: float = 0.0
-    #: Running means from which the fixed cost is fitted (see `planner.costs`).
+    #: Running means from which the fixed cost is fitted (see `planner.learning`).
     fit: tuple[float, ...] = ()
     #: Number of batches in `fit`, up to a maximum.
     fit_batches: float = 0.0

@@ -1,6 +1,6 @@
 """Decide which executor slot reads which offsets in a micro-batch, as a pure function.
 
 `plan` takes a `batch` (the snapshot as arrays), and calls these modules in this order: `slots`,
-`table` (the state), `learn`, `costs`, `demand`, `flagship` or `groups`, `pack`, `check`,
-`remember`, `explain`.
+`table` (the state), `learning`, `costs`, `unpredictability`, `demand`, `flagship` or
+`group_assignors`, `tail`, `pack`, `verify`, `remember`, `explanation`.
 """

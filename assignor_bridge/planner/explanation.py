@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.demand import Demand
     from assignor_bridge.planner.flagship import Placement
-    from assignor_bridge.planner.pack import TaskList
     from assignor_bridge.planner.pieces import Pieces
     from assignor_bridge.planner.table import PartitionTable
     from assignor_bridge.planner.tail import TailCut
+    from assignor_bridge.planner.task_list import TaskList
 
 #: Hit rate below which the plan advises raising `spark.locality.wait`.
 _GOOD_HIT_RATE = 0.8

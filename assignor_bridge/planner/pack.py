@@ -8,20 +8,21 @@ Promises, in order:
 4. No task below `minRecordsPerTask` while another can give records or be joined to it.
 5. At most `tasksPerSlot` tasks per slot.
 
-Tasks are sorted by work, the longest first, so that Spark starts short tasks last. A task holds at
-most one piece of a range, so its consumer never has to seek back. Tail tasks (`planner.tail`)
-follow, because Spark starts tasks in this order.
+Limits on records apply to offsets. Tasks are sorted by work, the longest first, because Spark
+starts them in this order; tail tasks (`planner.tail`) follow. A task has at most one piece of a
+range, so that its consumer never seeks back.
 """
 
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from assignor_bridge.planner.pieces import Pieces
+from assignor_bridge.planner.task_list import TaskList
 from checkpoints.sorting import stable_order
 
 if TYPE_CHECKING:
@@ -31,43 +32,12 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Ints, MicroBatch
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.demand import Demand
-    from assignor_bridge.planner.tail import TailCut
 
     Piece = tuple[int, int, int]  # row, start, end
-    Task = tuple[int, int]  # slot, number among the slot's tasks
+    Task = tuple[int, int]  # slot, number of the task on its slot
 
 _MAX_TASKS = 10_000  # maximum tasks of a batch, unless the next limit allows more
 _MAX_TASKS_PER_SLOT = 64  # maximum mean number of tasks per slot
-
-
-@dataclass(frozen=True, eq=False)
-class TaskList:
-    """Tasks as columns, and their pieces in the order in which they are read."""
-
-    pieces: Pieces
-    #: Task of each piece, ascending.
-    task: Ints
-    #: Slot (over all executors) of each task.
-    slot: Ints
-    #: Consumer number on the executor: the slot's number for its first task, plus the executor's
-    #: number of slots for each additional task; -1 for tail tasks.
-    number: Ints
-    #: Index of the executor of each task, -1 if the task may run anywhere.
-    executor: Ints
-    #: Sentences about options that require too many tasks.
-    notes: tuple[str, ...] = ()
-    #: Predicted seconds of each tail task, longest first. Tail tasks are the last tasks.
-    tail_seconds: tuple[float, ...] = ()
-    #: Indices of the executors that each tail task prefers alike; empty if executors are unknown.
-    tail_executors: tuple[tuple[int, ...], ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.slot)
-
-    @property
-    def heads(self) -> int:
-        """Number of tasks before the tail tasks."""
-        return len(self) - len(self.tail_seconds)
 
 
 def pack(
@@ -81,7 +51,7 @@ def pack(
 ) -> TaskList:
     """Top up slots if `top_up` is set, divide their pieces among tasks, and sort the tasks.
 
-    `tail_tasks`: tasks in addition to those of these pieces, which count towards `minPartitions`.
+    `tail_tasks`: number of tail tasks that will be appended; they count towards `minPartitions`.
     """
     options = batch.settings.raise_min_partitions(demand.min_tasks)
     if tail_tasks and options.min_partitions:
@@ -90,16 +60,16 @@ def pack(
     if min_records and options.split and top_up:
         pieces = _top_up(pieces, batch.slots, min_records)
     task_counts, notes = _count_tasks(pieces, batch.slots, options)
-    number = np.zeros(len(pieces), np.int64)
+    task_number = np.zeros(len(pieces), np.int64)  # of each piece, on its slot
     if len(pieces) and (min_records or (task_counts > 1).any()):
         tasks = _divide_among_tasks(_group_by_slot(pieces), task_counts, options)
         if min_records:
             _join_small_tasks(tasks, min_records, batch.slot_executor)
         rows = [(*piece, *task) for task, group in tasks.items() for piece in group]
-        *columns, number = _sort_rows(rows)
+        *columns, task_number = _sort_rows(rows)
         pieces = Pieces(*columns)
-    tasks_per_slot = int(number.max(initial=0)) + 1
-    key = pieces.slot * tasks_per_slot + number
+    stride = int(task_number.max(initial=0)) + 1
+    key = pieces.slot * stride + task_number
     in_use = np.bincount(key) > 0
     keys, task_of_piece = np.flatnonzero(in_use), (np.cumsum(in_use) - 1)[key]
     work = np.bincount(task_of_piece, pieces.predict_work(batch, weights), len(keys))
@@ -108,30 +78,12 @@ def pack(
     rank[by_work] = np.arange(len(keys))
     task = rank[task_of_piece]
     order = stable_order(task)  # within a task, by range and offset
-    slot, number_on_slot = keys[by_work] // tasks_per_slot, keys[by_work] % tasks_per_slot
+    slot, number_on_slot = keys[by_work] // stride, keys[by_work] % stride
     planned_executor = batch.slot_executor[slot]
     consumer = batch.slot_number[slot] + number_on_slot * batch.executor_slots[planned_executor]
     is_open = batch.anonymous | (demand.is_open & (number_on_slot > 0))
     executor = np.where(is_open, -1, planned_executor)
     return TaskList(pieces.take(order), task[order], slot, consumer, executor, notes)
-
-
-def append_tail(batch: MicroBatch, heads: TaskList, cut: TailCut) -> TaskList:
-    """Return the tasks of the heads, followed by those of the tail, which any free slot takes.
-
-    A tail task's slot is the one that its first piece was cut from.
-    """
-    any_executor = np.full(cut.tasks, -1)
-    return TaskList(
-        heads.pieces.append(cut.pieces),
-        np.append(heads.task, len(heads) + cut.task),
-        np.append(heads.slot, cut.pieces.slot[np.searchsorted(cut.task, np.arange(cut.tasks))]),
-        np.append(heads.number, any_executor),
-        np.append(heads.executor, any_executor),
-        heads.notes,
-        cut.seconds,
-        ((),) * cut.tasks if batch.anonymous else cut.executors,
-    )
 
 
 def _count_tasks(
@@ -142,32 +94,33 @@ def _count_tasks(
     piece_counts = np.bincount(pieces.slot, minlength=slots)
     in_use, notes = piece_counts > 0, []
     max_tasks = max(_MAX_TASKS, _MAX_TASKS_PER_SLOT * slots)
-    tasks = np.where(in_use, np.minimum(piece_counts, options.tasks_per_slot), 0)
+    task_counts = np.where(in_use, np.minimum(piece_counts, options.tasks_per_slot), 0)
     if min_records := options.min_records_per_task:
-        tasks = np.where(in_use, np.clip(tasks, 1, np.maximum(sizes // min_records, 1)), 0)
+        max_full_tasks = np.maximum(sizes // min_records, 1)
+        task_counts = np.where(in_use, np.clip(task_counts, 1, max_full_tasks), 0)
     if max_records := options.task_cap_records:
         needed_tasks = np.ceil(sizes / max_records)
         if needed_tasks.sum() > max_tasks:
             option = f"a limit of {max_records:,} records per task"
             notes.append(_explain_limit(option, needed_tasks.sum(), max_tasks))
             needed_tasks = np.ceil(sizes * ((max_tasks - in_use.sum()) / sizes.sum()))
-        tasks = np.maximum(tasks, needed_tasks)
-    tasks = tasks.astype(np.int64)
+        task_counts = np.maximum(task_counts, needed_tasks)
+    task_counts = task_counts.astype(np.int64)
     min_tasks = min(options.min_partitions or 0, int(sizes.sum()))
     if min_tasks > max_tasks:
         notes.append(_explain_limit("minPartitions or dynamic allocation", min_tasks, max_tasks))
     max_counts = sizes if options.split else piece_counts
-    missing_tasks = min(min_tasks, max_tasks) - int(tasks.sum())
+    missing_tasks = min(min_tasks, max_tasks) - int(task_counts.sum())
     slots_in_use = np.flatnonzero(in_use).tolist() if missing_tasks > 0 else []
-    heap = [(-sizes[slot] / tasks[slot], slot) for slot in slots_in_use]
+    heap = [(-sizes[slot] / task_counts[slot], slot) for slot in slots_in_use]
     heapq.heapify(heap)
     while missing_tasks > 0 and heap:
         _, slot = heapq.heappop(heap)
-        if tasks[slot] < max_counts[slot]:
-            tasks[slot] += 1
+        if task_counts[slot] < max_counts[slot]:
+            task_counts[slot] += 1
             missing_tasks -= 1
-            heapq.heappush(heap, (-sizes[slot] / tasks[slot], slot))
-    return tasks, tuple(notes)
+            heapq.heappush(heap, (-sizes[slot] / task_counts[slot], slot))
+    return task_counts, tuple(notes)
 
 
 def _explain_limit(option: str, tasks: float, max_tasks: int) -> str:
@@ -183,7 +136,7 @@ def _group_by_slot(pieces: Pieces) -> dict[int, list[Piece]]:
 
 
 def _sort_rows(rows: Sequence[tuple[int, ...]]) -> Ints:
-    """Sort rows that begin with a piece by range and offset, and return them as columns."""
+    """Sort rows that begin with a piece by range and offset; return them as columns."""
     columns = np.array(rows, np.int64).T
     return np.asarray(columns[:, np.lexsort(columns[1::-1])])
 
@@ -199,7 +152,7 @@ def _divide_among_tasks(
         too_large = max_records and count > 1 and max(map(_count_offsets, groups)) > max_records
         if options.split and (len(groups) < count or too_large):
             groups = _cut_into_even_groups(group, count)
-        tasks.update({(slot, i): group for i, group in enumerate(groups)})
+        tasks.update({(slot, i): task_pieces for i, task_pieces in enumerate(groups)})
     return tasks
 
 
@@ -208,7 +161,7 @@ def _count_offsets(group: list[Piece]) -> int:
 
 
 def _group_whole_pieces(pieces: list[Piece], count: int) -> list[list[Piece]]:
-    """Divide pieces without cutting: add the largest remaining piece to the smallest group."""
+    """Divide pieces into at most `count` groups: add the next largest to the smallest group."""
     groups: list[list[Piece]] = [[] for _ in range(min(count, len(pieces)))]
     heap = [(0, i) for i in range(len(groups))]
     for piece in sorted(pieces, key=lambda p: (p[1] - p[2], p)):
@@ -219,7 +172,7 @@ def _group_whole_pieces(pieces: list[Piece], count: int) -> list[list[Piece]]:
 
 
 def _cut_into_even_groups(pieces: list[Piece], count: int) -> list[list[Piece]]:
-    """Divide pieces into groups of equal numbers of offsets, and cut them at the boundaries."""
+    """Cut pieces into `count` groups of equal numbers of offsets; fewer if offsets are fewer."""
     total, grouped_offsets = _count_offsets(pieces), 0
     groups: list[list[Piece]] = [[]]
     for row, first, end in pieces:
@@ -236,52 +189,55 @@ def _cut_into_even_groups(pieces: list[Piece], count: int) -> list[list[Piece]]:
 
 
 def _top_up(pieces: Pieces, slots: int, min_records: int) -> Pieces:
-    """Move ends of the fullest slots' largest pieces to slots below the minimum.
+    """Move ends of the fullest slots' largest pieces to slots with pieces below the minimum.
 
-    Joining two tasks would double a slot's load instead. No slot is reduced below the minimum.
+    Joining two tasks would double a slot's load instead. No giver falls below the minimum.
     """
-    records = pieces.count_offsets_by_slot(slots)
-    if not ((records > 0) & (records < min_records)).any():
+    offsets = pieces.count_offsets_by_slot(slots)
+    if not ((offsets > 0) & (offsets < min_records)).any():
         return pieces
     by_slot = _group_by_slot(pieces)
     sizes = {slot: _count_offsets(group) for slot, group in by_slot.items()}
     givers = [(-size, slot) for slot, size in sizes.items() if size > min_records]
     heapq.heapify(givers)
     for slot, size in sizes.items():
-        missing_records, skipped_givers = min_records - size, []
-        while missing_records > 0 and givers:
+        missing_offsets, skipped_givers = min_records - size, []
+        while missing_offsets > 0 and givers:
             negative_size, giver = heapq.heappop(givers)
-            max_records = min(missing_records, -negative_size - min_records)
-            moved_records = _move_end_of_piece(by_slot[giver], by_slot[slot], max_records)
-            missing_records -= moved_records
-            if not moved_records:
+            max_offsets = min(missing_offsets, -negative_size - min_records)
+            moved_offsets = _move_end_of_piece(by_slot[giver], by_slot[slot], max_offsets)
+            missing_offsets -= moved_offsets
+            if not moved_offsets:
                 skipped_givers.append((negative_size, giver))
-            elif -negative_size - moved_records > min_records:
-                heapq.heappush(givers, (negative_size + moved_records, giver))
+            elif -negative_size - moved_offsets > min_records:
+                heapq.heappush(givers, (negative_size + moved_offsets, giver))
         for skipped_giver in skipped_givers:
             heapq.heappush(givers, skipped_giver)
     rows = [(*piece, slot) for slot, group in by_slot.items() for piece in group]
     return Pieces(*_sort_rows(rows))
 
 
-def _move_end_of_piece(giver: list[Piece], taker: list[Piece], max_records: int) -> int:
-    """Move the end of the largest piece whose range the taker does not read; return how much."""
+def _move_end_of_piece(giver: list[Piece], taker: list[Piece], max_offsets: int) -> int:
+    """Move the end of the largest piece whose range the taker does not read; return its offsets."""
     rows = {row for row, _, _ in taker}
     sizes = [(end - start, -row, i) for i, (row, start, end) in enumerate(giver) if row not in rows]
     if not sizes:
         return 0
     size, _, i = max(sizes)
     row, start, end = giver[i]
-    moved_records = min(size, max_records)
-    taker.append((row, end - moved_records, end))
-    giver[i : i + 1] = [(row, start, end - moved_records)] if moved_records < size else []
-    return moved_records
+    moved_offsets = min(size, max_offsets)
+    taker.append((row, end - moved_offsets, end))
+    giver[i : i + 1] = [(row, start, end - moved_offsets)] if moved_offsets < size else []
+    return moved_offsets
 
 
 def _join_small_tasks(
     tasks: dict[Task, list[Piece]], min_records: int, slot_executor: Ints
 ) -> None:
-    """Join each task below the minimum to the smallest other task, preferring its executor."""
+    """Join each task below the minimum to another, if `_join_pieces` can join them.
+
+    The smallest task of its executor is preferred, then the smallest of all.
+    """
     sizes = {task: _count_offsets(group) for task, group in tasks.items()}
     small_tasks = [(size, task) for task, size in sizes.items() if size < min_records]
     heapq.heapify(small_tasks)

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class Shares(NamedTuple):
-    """Shares of each range's work, by slot (one element per share)."""
+    """Which slot does how much of each range's work (one element per share)."""
 
     #: Index of the range in the batch.
     row: Ints
     slot: Ints
-    amount: Floats
+    amount: Floats  # of work
 
     def take(self, order: Ints | Flags) -> Shares:
         """Return the shares at these indices, in this order, or with these flags."""
@@ -28,7 +28,7 @@ class Shares(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """Pieces of ranges (one element per piece), sorted by range and offset."""
+    """Pieces of ranges (one element per piece), sorted by range and offset unless noted."""
 
     #: Index of the range in the batch.
     row: Ints
@@ -72,37 +72,38 @@ class Pieces:
 def cut_ranges(batch: MicroBatch, shares: Shares, fixed: Floats) -> Pieces:
     """Turn shares of work into pieces: cut each range between offsets, in proportion to its shares.
 
-    Each share includes its range's fixed work once. The remainders determine the offsets, unless
-    shares without a remainder do much of the range's work. The shares of a range are adjacent, in
-    the order of their offsets. Empty pieces are dropped.
+    Each share includes its range's fixed work once. The variable work, above it, determines the
+    offsets; if shares without variable work do much of the range's work, all work does. The shares
+    of a range are adjacent, in the order of their offsets. Empty pieces are dropped.
     """
     row = shares.row
     start, end = batch.start[row], batch.end[row]
     cut_shares = np.flatnonzero(np.bincount(row, minlength=batch.ranges)[row] > 1)
     if len(cut_shares):
         variable_work = np.maximum(shares.amount - fixed[row], 0.0)
-        # A share without a remainder gets no offsets; that is accepted if such shares are small.
-        no_remainder_work = np.where(variable_work > 0, 0.0, shares.amount)
+        # A share without variable work gets no offsets; that is accepted if such shares are small.
+        fixed_only_work = np.where(variable_work > 0, 0.0, shares.amount)
         max_work = np.minimum(fixed, 0.5 * np.bincount(row, variable_work, batch.ranges))
-        subtracts_fixed = np.bincount(row, no_remainder_work, batch.ranges) <= max_work
-        amount = np.where(subtracts_fixed[row], variable_work, shares.amount)[cut_shares]
+        subtracts_fixed = np.bincount(row, fixed_only_work, batch.ranges) <= max_work
+        work = np.where(subtracts_fixed[row], variable_work, shares.amount)[cut_shares]
         cut_row = row[cut_shares]
-        first_offset, end_offset = _divide_offsets(batch.size[cut_row], cut_row, amount)
+        first_offset, end_offset = _divide_offsets(batch.size[cut_row], cut_row, work)
         end[cut_shares] = start[cut_shares] + end_offset
         start[cut_shares] += first_offset
     return Pieces(row, start, end, shares.slot).take(np.flatnonzero(end > start))
 
 
-def _divide_offsets(size: Ints, row: Ints, amount: Floats) -> tuple[Ints, Ints]:
-    """Return the first and end offset of each part, relative to its row's start.
+def _divide_offsets(size: Ints, row: Ints, work: Floats) -> tuple[Ints, Ints]:
+    """Return the first and end offset of each part of a range, relative to the range's start.
 
-    The offsets of a row are divided in proportion to the amounts of its parts. Sums are formed row
-    by row, because rounding would lose ten offsets next to another row's 2^62 offsets.
+    `size`, `row`: number of offsets and index of each part's range. Offsets are divided in
+    proportion to `work`. Sums are formed range by range, because rounding would lose ten offsets
+    next to another range's 2^62.
     """
     first = np.flatnonzero(np.append(True, row[1:] != row[:-1]))
     after = np.append(first[1:], len(row))
-    amount_list, bounds = amount.tolist(), zip(first.tolist(), after.tolist(), strict=True)
-    running_sums = chain.from_iterable(accumulate(amount_list[a:b]) for a, b in bounds)
+    work_list, bounds = work.tolist(), zip(first.tolist(), after.tolist(), strict=True)
+    running_sums = chain.from_iterable(accumulate(work_list[a:b]) for a, b in bounds)
     sums = np.fromiter(running_sums, np.float64, len(row))
     end_estimate = np.rint(size * np.minimum(1.0, sums / np.repeat(sums[after - 1], after - first)))
     end_estimate[after - 1] = np.inf

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 from assignor_bridge.assignors.own import configure_assignors
 from assignor_bridge.assignors.registry import Choice, choose, lookup
 from assignor_bridge.options import LAG_AWARE_STICKY
-from assignor_bridge.planner.costs import learn, predict
+from assignor_bridge.planner.costs import predict
 from assignor_bridge.planner.demand import estimate_demand, may_request_executors
 from assignor_bridge.planner.explanation import explain, explain_tail
 from assignor_bridge.planner.flagship import FAILOVER, place_batch
 from assignor_bridge.planner.group_assignors import build_slot_group, notify_assignor, place_group
-from assignor_bridge.planner.pack import TaskList, append_tail, pack
+from assignor_bridge.planner.learning import learn
+from assignor_bridge.planner.pack import pack
 from assignor_bridge.planner.remember import MAX_HOLD_BATCHES, remember
 from assignor_bridge.planner.slots import share_slots
 from assignor_bridge.planner.table import load_table
 from assignor_bridge.planner.tail import find_lines_in_tail, plan_tail
+from assignor_bridge.planner.task_list import TaskList, append_tail
 from assignor_bridge.planner.unpredictability import compute_unpredictability, update_spreads
 from assignor_bridge.planner.verify import check_plan
 from checkpoints.state_text import decode_or_empty
@@ -56,7 +58,7 @@ def plan_batch(
 ) -> PlannedBatch:
     """Plan one micro-batch: which executor slot reads which offsets.
 
-    `state_text` is the state after the last batch; None, or text that cannot be read, is no state.
+    `state_text` is the state after the last batch; None, or invalid text, is no state.
     Raises `OptionError` for invalid options or data, and `PlanError` for an invalid assignment.
 
     >>> from streaming.human_json.snapshots import parse_snapshot, plan_to_json
@@ -79,7 +81,7 @@ def plan_step(
     find: Callable[[str], Assignor] = lookup,
     warning: str | None = None,
 ) -> PlannedBatch:
-    """Plan with a decoded state (see `plan_batch`), and report a `warning` about it.
+    """Plan with a decoded state (see `plan_batch`); the reasons include a `warning` about it.
 
     1. Select the slots that the query may use, and match the state to them.
     2. Learn from the reports, and predict the work of each range.
@@ -125,8 +127,8 @@ def plan_step(
     if batch.settings.max_tail_tasks_per_slot:
         tail_metrics, tail_reasons = explain_tail(tail, unpredictability)
         metrics, reasons = metrics | tail_metrics, [*reasons, *tail_reasons]
-    by_slot = placement.standbys
-    standbys = {i: by_slot[slot] for i, slot in enumerate(tasks.slot.tolist()) if slot in by_slot}
+    slots, by_slot = enumerate(tasks.slot.tolist()), placement.standbys
+    standbys = {task: by_slot[slot] for task, slot in slots if slot in by_slot}
     return PlannedBatch(
         placement.assignor, batch, tasks, standbys, next_state, metrics, tuple(reasons)
     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Replicas:
-    """The racks that hold a replica of each range's partition."""
+    """The racks that have a replica of each range's partition."""
 
     #: Distinct sets of racks, sorted; an empty set means unknown.
     racks: tuple[frozenset[str], ...]
@@ -29,16 +29,16 @@ class Replicas:
 
     @classmethod
     def of(cls, racks: Sequence[Collection[str]], code: Ints) -> Replicas:
-        """Sort the sets and drop duplicates; `code` holds indices into `racks`, -1 for unknown."""
+        """Sort the sets in use, drop others; `code` has indices into `racks`, -1 for unknown."""
         sets = [frozenset[str](), *(frozenset(filter(None, rack_names)) for rack_names in racks)]
-        used = np.flatnonzero(np.bincount(code + 1, minlength=len(sets))).tolist()
-        distinct = sorted({sets[i] for i in used}, key=sorted)
-        index_by_rack_set = {rack_set: i for i, rack_set in enumerate(distinct)}
+        set_indices = np.flatnonzero(np.bincount(code + 1, minlength=len(sets))).tolist()
+        distinct_sets = sorted({sets[i] for i in set_indices}, key=sorted)
+        index_by_rack_set = {rack_set: i for i, rack_set in enumerate(distinct_sets)}
         new_code = np.array([index_by_rack_set.get(rack_set, -1) for rack_set in sets], np.int64)
-        return cls(tuple(distinct), new_code[code + 1])
+        return cls(tuple(distinct_sets), new_code[code + 1])
 
     def take(self, order: Ints) -> Replicas:
-        """Return the racks of the ranges at these indices."""
+        """Return the racks of the ranges at these indices, or with these flags."""
         return Replicas(self.racks, self.code[order])
 
     @property
@@ -59,13 +59,13 @@ class Zones:
 
 
 def build_zones(executors: Sequence[Executor], replicas: Replicas) -> Zones:
-    """Return the zones of the executors, and which replicas are near to them."""
+    """Return the zones of the executors, and which sets of racks are near to them."""
     racks = sorted({e.rack for e in executors if e.rack})
     names: tuple[str | None, ...] = tuple(racks)
     if any(not e.rack for e in executors):
         names += (None,)
-    index = {name: i for i, name in enumerate(names)}
+    zone_by_name = {name: i for i, name in enumerate(names)}
     near = [[not r or name is None or name in r for name in names] for r in replicas.racks]
-    zone_of_executor = np.array([index[e.rack or None] for e in executors], np.int64)
+    zone_of_executor = np.array([zone_by_name[e.rack or None] for e in executors], np.int64)
     shape = len(replicas.racks), len(names)
     return Zones(names, zone_of_executor, np.array(near, np.bool_).reshape(shape))

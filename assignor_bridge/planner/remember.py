@@ -13,38 +13,41 @@ from checkpoints.sticky_state import MAX_INT32, MIN_HOLD, StickyState
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import MicroBatch
     from assignor_bridge.planner.flagship import Placement
-    from assignor_bridge.planner.pack import TaskList
     from assignor_bridge.planner.table import PartitionTable
+    from assignor_bridge.planner.task_list import TaskList
 
-#: Maximum number of batches without data before a partition is forgotten. Consumer group assignors,
-#: which also assign partitions without data, always use this number.
+#: Maximum number of batches without data before a partition is forgotten. It is always used with
+#: group assignors, because they also assign partitions without data.
 MAX_HOLD_BATCHES = 10_000
 
 
 def remember(
     batch: MicroBatch,
     table: PartitionTable,
-    learned: StickyState,
+    learned_state: StickyState,
     placement: Placement,
     tasks: TaskList,
     *,
     calm: int,
 ) -> StickyState:
-    """Return the next state; increase its generation if members or partitions changed."""
-    member, position = placement.slot_of_line.copy(), learned.position.copy()
-    last_batch_with_data, pieces = learned.seen.copy(), tasks.pieces
+    """Return the next state; increase its generation if members or partitions changed.
+
+    A partition's member is now the slot of its last piece (with racks, its last near piece if any).
+    """
+    member, position = placement.slot_of_line.copy(), learned_state.position.copy()
+    last_batch_with_data, pieces = learned_state.seen.copy(), tasks.pieces
     last_piece = np.flatnonzero(pieces.end == batch.end[pieces.row])
     line = table.line[pieces.row[last_piece]]
     member[line] = pieces.slot[last_piece]
     near_pieces = find_last_near_pieces(batch, pieces)
     member[table.line[pieces.row[near_pieces]]] = pieces.slot[near_pieces]
     position[line] = pieces.end[last_piece]
-    last_batch_with_data[line] = learned.batches + 1
+    last_batch_with_data[line] = learned_state.batches + 1
     return replace(
-        learned,
-        generation=min(learned.generation + table.changed, MAX_INT32),
-        batches=min(learned.batches + 1, MAX_INT32),
-        paces=dict(sorted(learned.paces.items())),
+        learned_state,
+        generation=min(learned_state.generation + table.changed, MAX_INT32),
+        batches=min(learned_state.batches + 1, MAX_INT32),
+        paces=dict(sorted(learned_state.paces.items())),
         member=member,
         position=position,
         seen=last_batch_with_data,
@@ -56,10 +59,10 @@ def remember(
 def _compute_hold(table: PartitionTable, batch: MicroBatch) -> int:
     """Return the number of batches without data after which a partition is forgotten.
 
-    It is twice the longest absence that ended in this batch, so that quiet partitions keep their
-    reader and deleted partitions are dropped; it decreases by at most 1 per batch. A forgotten
-    partition that returns is recognized by a start above 0 and a lower number than a remembered
-    partition of its topic, because Kafka numbers partitions without gaps.
+    It is twice the longest absence that ended in this batch (at least `MIN_HOLD`), so that quiet
+    partitions keep their reader and deleted partitions are dropped; it decreases by at most 1 per
+    batch. A forgotten partition that returns is recognized by a start above 0 and a lower number
+    than a remembered partition of its topic, because Kafka numbers partitions without gaps.
     """
     state, is_new = table.state, ~table.was_known[table.line]
     batch_number = state.batches + 1

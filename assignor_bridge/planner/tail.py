@@ -6,41 +6,31 @@ sizes, from the measurements of `planner.unpredictability`.
 
 Promises, in order:
 
-1. There is no tail until `MIN_BATCHES` batches were predicted, and none that does not pay.
+1. There is no tail until `MIN_BATCHES` batches were predicted, or if it would not save time.
 2. A slot keeps its owned partitions: the tail takes the ends of its largest ranges, and the slot
    that a tail was cut from owns its partition in the next batch, not the tail's reader.
 3. Tails of a zone's slots are read by executors of that zone.
-4. No tail task is planned to be shorter than what it costs, or below `minRecordsPerTask`.
+4. No round has tasks shorter than their overhead, and no tail task is below `minRecordsPerTask`.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from assignor_bridge.planner.pieces import Pieces
 from assignor_bridge.planner.tail_shape import TailCosts, shape_tail
+from assignor_bridge.planner.tail_tasks import divide_ends, spread_executors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from assignor_bridge.planner.batch import Flags, Floats, Ints, MicroBatch
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.table import PartitionTable
-    from assignor_bridge.planner.tail_shape import TailShape
-
-    _Part = tuple[int, int, int]  # piece, start, end
-    _End = tuple[int, int, int, int, float]  # piece, row, end, offsets, seconds per offset
-
-#: Maximum number of executors that a task prefers; each costs the driver memory and time.
-MAX_EXECUTORS = 16
-#: A prime beyond the number of strides, so that consecutive rounds have unrelated strides.
-_STRIDE_STEP = 7919
+    from assignor_bridge.planner.tail_tasks import Part
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +38,7 @@ class TailCut:
     """The pieces of the heads and of the tail."""
 
     heads: Pieces
-    #: Tail pieces, with the slots that they were cut from.
+    #: Tail pieces, sorted by task, with the slots that they were cut from.
     pieces: Pieces
     #: Tail task of each tail piece, from 0, ascending.
     task: Ints
@@ -56,7 +46,7 @@ class TailCut:
     executors: tuple[tuple[int, ...], ...]
     #: Predicted seconds of each tail task, longest first.
     seconds: tuple[float, ...]
-    #: Share of the batch's predicted work.
+    #: The tail's share of the batch's predicted work.
     share: float
 
     @property
@@ -66,50 +56,49 @@ class TailCut:
 
 
 def plan_tail(
-    batch: MicroBatch, weights: Weights, pieces: Pieces, spread: float | None
+    batch: MicroBatch, weights: Weights, pieces: Pieces, unpredictability: float | None
 ) -> TailCut | None:
     """Cut a tail off placed pieces; None if there should be none.
 
-    1. Leave batches alone whose times are unknown, or whose slots belong to other queries, too.
+    1. Cut nothing if the tail is off, times are unknown, or other queries use the slots, too.
     2. Shape the tail of each zone, and select the work that its slots give to it.
     3. Divide that work among the zone's tail tasks, longest first.
-    4. Join the zones' tails: longest first, after all heads.
+    4. Join the zones' tail tasks, longest first.
     """
-    # 1. Leave batches alone.
-    settings = batch.settings
-    max_tasks = settings.max_tail_tasks_per_slot
-    if not max_tasks or spread is None or weights.basis != "seconds" or settings.slots is not None:
+    # 1. Check whether to cut.
+    is_off = not batch.settings.max_tail_tasks_per_slot or batch.settings.slots is not None
+    if is_off or unpredictability is None or weights.basis != "seconds":
         return None
     work = pieces.predict_work(batch, weights)
-    zones, groups = _group_slots(batch, pieces)
-    moved, tails = np.zeros(len(pieces), np.int64), list[tuple[tuple[int, ...], _Tail]]()
+    zones, zone_of_slot = _map_slots_to_zones(batch, pieces)
+    moved_offsets, tails = np.zeros(len(pieces), np.int64), list[tuple[tuple[int, ...], _Tail]]()
     for zone in range(zones):
         # 2. and 3. Shape, select, and divide.
-        slots = np.flatnonzero(groups == zone)
-        tail = _cut_zone(batch, weights, pieces, slots, spread, work=work)
-        if tail is None:
-            continue
-        executors = np.unique(batch.slot_executor[slots]).tolist()
-        moved[tail.index] = tail.moved
-        tails.append((tuple(executors), tail))
+        slots = np.flatnonzero(zone_of_slot == zone)
+        tail = _cut_zone(batch, weights, pieces, slots, unpredictability, work=work)
+        if tail is not None:
+            executors = np.unique(batch.slot_executor[slots]).tolist()
+            moved_offsets[tail.index] = tail.moved_offsets
+            tails.append((tuple(executors), tail))
     if not tails:
         return None
     # 4. Join.
-    return _join_zones(pieces, work, moved, tails)
+    return _join_zones(pieces, work, moved_offsets, tails)
 
 
 @dataclass(frozen=True, eq=False)
 class _Tail:
-    """The tail of a zone: what it takes from which pieces, and its tasks."""
+    """The tail of a zone."""
 
+    #: Indices of the pieces of the zone's slots.
     index: Ints
-    #: Offsets taken from the end of each of these pieces.
-    moved: Ints
-    #: Piece, first and end offset of each part, by task.
-    tasks: list[list[_Part]]
+    #: Number of offsets taken from the end of each piece in `index`.
+    moved_offsets: Ints
+    #: Parts of each task.
+    tasks: list[list[Part]]
 
 
-def _group_slots(batch: MicroBatch, pieces: Pieces) -> tuple[int, Ints]:
+def _map_slots_to_zones(batch: MicroBatch, pieces: Pieces) -> tuple[int, Ints]:
     """Return the number of zones, and the zone of each slot; -1 for slots without pieces."""
     is_used = np.bincount(pieces.slot, minlength=batch.slots) > 0
     if batch.zones is None:
@@ -119,195 +108,113 @@ def _group_slots(batch: MicroBatch, pieces: Pieces) -> tuple[int, Ints]:
 
 
 def _cut_zone(
-    batch: MicroBatch, weights: Weights, pieces: Pieces, slots: Ints, spread: float, *, work: Floats
+    batch: MicroBatch,
+    weights: Weights,
+    pieces: Pieces,
+    slots: Ints,
+    unpredictability: float,
+    *,
+    work: Floats,
 ) -> _Tail | None:
-    """Shape a zone's tail, select its work, and divide it among tasks.
+    """Shape the tail of a zone's slots, select its work, and divide it among tasks.
 
-    `work`: predicted work of each piece. If a task or a head would have too few records, the tail
-    gets one round less.
+    `work`: predicted work of each piece. A slot whose head would keep fewer records than
+    `minRecordsPerTask` gives nothing. If a tail task has fewer, the tail gets one round less.
+    Returns None if no tail saves time.
     """
-    settings, max_tasks = batch.settings, batch.settings.max_tail_tasks_per_slot
+    settings, max_rounds = batch.settings, batch.settings.max_tail_tasks_per_slot
     if len(slots) < 2:
         return None
     costs = TailCosts(range_s=float(weights.fixed.mean()))
     speed = np.zeros(batch.slots)
     speed[slots] = 1 / weights.slowness[batch.slot_executor[slots]]
     index = np.flatnonzero(speed[pieces.slot] > 0)
+    slot, size = pieces.slot[index], (pieces.end - pieces.start)[index]
     batch_s = float(work[index].sum() / speed.sum())
-    cold_ranges, slowest = 0.0, max(1.0, float(1 / speed[slots].min()))
-    while max_tasks:
-        shape = shape_tail(
-            spread, batch_s, len(slots), costs, max_tasks, cold_ranges=cold_ranges, slowest=slowest
-        )
+    slowest = max(1.0, float(1 / speed[slots].min()))
+    shape_zone = partial(shape_tail, unpredictability, batch_s, len(slots), costs, slowest=slowest)
+    cold_ranges, min_records = 0.0, settings.min_records_per_task or 0
+    while max_rounds:
+        shape = shape_zone(max_rounds, cold_ranges=cold_ranges)
         if shape is None:
             return None
-        max_work = speed * batch_s * shape.head_share
-        largest = math.inf if settings.split else shape.task_s[0]
-        moved = _select_ends(
-            pieces, work, index, max_work, costs, largest=largest, split=settings.split
+        head_s = speed * batch_s * shape.head_share
+        max_piece_s = math.inf if settings.split else shape.task_s[0]
+        moved_offsets = _select_ends(
+            pieces, work, index, head_s, costs, max_piece_s=max_piece_s, split=settings.split
         )
-        keep_heads = _count_kept_records(pieces, index, moved, batch.slots)
-        min_records = settings.min_records_per_task or 0
-        moved[keep_heads[pieces.slot[index]] < min_records] = 0
-        moved_whole = float(np.count_nonzero(moved == (pieces.end - pieces.start)[index]))
-        if moved_whole / len(slots) > cold_ranges:  # each of them is a cold read: does it pay?
-            cold_ranges = moved_whole / len(slots)
+        head_offsets = np.bincount(slot, size - moved_offsets, batch.slots)
+        moved_offsets[head_offsets[slot] < min_records] = 0
+        whole_pieces = np.count_nonzero(moved_offsets == size)
+        if whole_pieces / len(slots) > cold_ranges:  # each of them is a cold read: does it pay?
+            cold_ranges = whole_pieces / len(slots)
             continue
-        tail = _divide(batch, weights, pieces, index, moved, shape=shape, costs=costs)
-        sizes = [sum(end - start for _, start, end in task) for task in tail.tasks]
-        if tail.tasks and min(sizes) >= min_records:
-            return tail
-        max_tasks = min(max_tasks, len(shape.task_s) // len(slots)) - 1
+        tasks = divide_ends(batch, weights, pieces, index, moved_offsets, shape=shape, costs=costs)
+        sizes = [sum(end - start for _, start, end in task) for task in tasks]
+        if tasks and min(sizes) >= min_records:
+            return _Tail(index, moved_offsets, tasks)
+        max_rounds = min(max_rounds, len(shape.task_s) // len(slots)) - 1
     return None
-
-
-def _count_kept_records(pieces: Pieces, index: Ints, moved: Ints, slots: int) -> Floats:
-    kept = (pieces.end - pieces.start)[index] - moved
-    return np.bincount(pieces.slot[index], kept.astype(np.float64), slots).astype(np.float64)
 
 
 def _select_ends(
     pieces: Pieces,
     work: Floats,
     index: Ints,
-    max_work: Floats,
+    head_s: Floats,
     costs: TailCosts,
     *,
-    largest: float,
+    max_piece_s: float,
     split: bool,
 ) -> Ints:
     """Return how many offsets of each piece go into the tail: ends of a slot's largest pieces.
 
-    A slot keeps `max_work`. `largest`: maximum work of a piece, if pieces may not be cut.
+    `work`: seconds of each piece. `index`: the pieces to choose from. `head_s`: seconds that each
+    slot keeps. `max_piece_s`: only pieces of at most this length are moved. A slot's only piece is
+    never moved whole. Without `split`, pieces are moved whole or not at all.
     """
-    slot, size, amount = pieces.slot[index], (pieces.end - pieces.start)[index], work[index]
-    fits = amount <= largest
-    order = np.lexsort((-amount, ~fits, slot))
-    excess = np.bincount(slot, amount, len(max_work)) - max_work
-    before = np.cumsum(amount[order]) - amount[order]
-    before -= before[np.searchsorted(slot[order], slot[order])]
+    slot, size, piece_s = pieces.slot[index], (pieces.end - pieces.start)[index], work[index]
+    fits = piece_s <= max_piece_s
+    order = np.lexsort((-piece_s, ~fits, slot))
+    excess_s = np.bincount(slot, piece_s, len(head_s)) - head_s
+    moved_before_s = np.cumsum(piece_s[order]) - piece_s[order]
+    moved_before_s -= moved_before_s[np.searchsorted(slot[order], slot[order])]
     share = np.zeros(len(index))
-    share[order] = np.clip((excess[slot[order]] - before) / amount[order], 0.0, 1.0)
+    share[order] = np.clip((excess_s[slot[order]] - moved_before_s) / piece_s[order], 0.0, 1.0)
     share *= fits
-    # Neither a part that is read faster than its consumer starts, nor such a remainder.
-    share[share * amount < costs.cold_read_s] = 0.0
-    share[((1 - share) * amount < costs.cold_read_s) & (share > 0)] = 1.0
+    # Do not move a part that is read faster than its consumer starts, or leave such a remainder.
+    share[share * piece_s < costs.cold_read_s] = 0.0
+    share[((1 - share) * piece_s < costs.cold_read_s) & (share > 0)] = 1.0
     if not split:
         share = np.floor(share)
     is_only_piece = np.bincount(slot)[slot] == 1
-    moved = np.minimum(size, np.rint(size * share).astype(np.int64))
-    return np.asarray(np.minimum(moved, size - is_only_piece) if split else moved * ~is_only_piece)
-
-
-def _divide(
-    batch: MicroBatch,
-    weights: Weights,
-    pieces: Pieces,
-    index: Ints,
-    moved: Ints,
-    *,
-    shape: TailShape,
-    costs: TailCosts,
-) -> _Tail:
-    """Divide ends of pieces among tail tasks, largest ends first."""
-    settings = batch.settings
-    row, chosen = pieces.row[index], np.flatnonzero(moved)
-    variable = (weights.work - weights.fixed)[row] / batch.size[row]
-    amount = variable * moved
-    chosen = chosen[np.lexsort((index[chosen], -amount[chosen]))]
-    scale = float(amount.sum()) / sum(shape.task_s)
-    rooms = [seconds * scale for seconds in shape.task_s]
-    columns = (index, row, pieces.end[index], moved, variable)
-    ends = list(zip(*(column[chosen].tolist() for column in columns), strict=True))
-    if settings.split:
-        sliver_s = costs.cold_read_s + costs.range_s
-        return _Tail(index, moved, _fill_tasks(ends, rooms, sliver_s, settings.task_cap_records))
-    heap = [(-room, number) for number, room in enumerate(rooms)]
-    heapq.heapify(heap)
-    tasks: list[list[_Part]] = [[] for _ in rooms]
-    for piece, _, end, count, per_record in ends:  # each end goes to the emptiest task
-        negative_room, number = heap[0]
-        tasks[number].append((piece, end - count, end))
-        heapq.heapreplace(heap, (negative_room + count * per_record, number))
-    return _Tail(index, moved, [task for task in tasks if task])
-
-
-def _fill_tasks(
-    ends: list[_End], rooms: list[float], sliver_s: float, max_records: int | None
-) -> list[list[_Part]]:
-    """Fill tasks one after the other, so that few ends are cut.
-
-    A task holds at most one part of a range. `rooms`: seconds of each task. `sliver_s`: seconds
-    that a part costs; a remainder below it is not worth a task.
-    """
-    tasks: list[list[_Part]] = []
-    task: list[_Part] = []
-    number, room, records, rows = 0, rooms[0], 0, set[int]()
-    for piece, row, end, count, per_record in ends:
-        start = end - count
-        while start < end:
-            cap = (max_records - records) if max_records else end - start
-            if task and (room <= min(sliver_s, rooms[number] / 4) or row in rows or cap <= 0):
-                tasks.append(task)
-                number, records, rows, task = min(number + 1, len(rooms) - 1), 0, set(), []
-                room = rooms[number] + min(room, 0.0)
-                continue
-            part = max(1, min(end - start, round(room / per_record) if room > 0 else 1))
-            if (end - start - part) * per_record < sliver_s:
-                part = end - start
-            part = min(part, max(cap, 1))
-            task.append((piece, start, start + part))
-            rows.add(row)
-            start, room, records = start + part, room - part * per_record, records + part
-    return [*tasks, task] if task else tasks
+    offsets = np.minimum(size, np.rint(size * share).astype(np.int64))
+    offsets = np.minimum(offsets, size - is_only_piece) if split else offsets * ~is_only_piece
+    return np.asarray(offsets)
 
 
 def _join_zones(
-    pieces: Pieces, work: Floats, moved: Ints, tails: list[tuple[tuple[int, ...], _Tail]]
+    pieces: Pieces, work: Floats, moved_offsets: Ints, tails: list[tuple[tuple[int, ...], _Tail]]
 ) -> TailCut:
-    """Return the heads, and all zones' tail tasks, longest first."""
-    head_end = pieces.end - moved
-    kept = np.flatnonzero(head_end > pieces.start)
-    heads = Pieces(pieces.row, pieces.start, head_end, pieces.slot).take(kept)
-    per_offset = work / (pieces.end - pieces.start)
-    tasks: list[tuple[float, tuple[int, ...], list[_Part]]] = []
+    """Return the heads, and the tail tasks of all zones (executors and tail), longest first."""
+    head_end = pieces.end - moved_offsets
+    nonempty_heads = np.flatnonzero(head_end > pieces.start)
+    heads = Pieces(pieces.row, pieces.start, head_end, pieces.slot).take(nonempty_heads)
+    s_per_offset = work / (pieces.end - pieces.start)
+    tasks: list[tuple[float, tuple[int, ...], list[Part]]] = []
     for executors, tail in tails:
         tasks += [
-            (sum((end - start) * per_offset[i] for i, start, end in task), executors, task)
+            (sum((end - start) * s_per_offset[i] for i, start, end in task), executors, task)
             for task in tail.tasks
         ]
-    tasks.sort(key=lambda each: -each[0])
+    tasks.sort(key=lambda row: -row[0])
+    # Tasks read their parts by range.
     rows = [(i, s, e, n) for n, (_, _, task) in enumerate(tasks) for i, s, e in sorted(task)]
     piece, start, end, task = np.array(rows, np.int64).T
-    # Within a task, pieces are read by range.
     tail_pieces = Pieces(pieces.row[piece], start, end, pieces.slot[piece])
-    preferred = tuple(spread_executors(each[1], number) for number, each in enumerate(tasks))
-    seconds = tuple(each[0] for each in tasks)
+    preferred = tuple(spread_executors(zone, n) for n, (_, zone, _) in enumerate(tasks))
+    seconds = tuple(task_s for task_s, _, _ in tasks)
     return TailCut(heads, tail_pieces, task, preferred, seconds, sum(seconds) / float(work.sum()))
-
-
-def spread_executors(executors: Sequence[int], number: int) -> tuple[int, ...]:
-    """Return the executors that a tail task prefers, at most `MAX_EXECUTORS`.
-
-    Consecutive tasks start at consecutive executors, and each round over the executors has another
-    stride, so that each executor is preferred by equally many tasks. Without preferred executors,
-    Spark would let heads move between executors of a host.
-
-    >>> [spread_executors(range(20), number)[:3] for number in (0, 1, 20)]
-    [(0, 1, 2), (1, 2, 3), (0, 19, 18)]
-    """
-    count = len(executors)
-    if count <= MAX_EXECUTORS:
-        return tuple(executors)
-    strides = _find_strides(count)
-    stride = strides[(number // count * _STRIDE_STEP) % len(strides)]
-    return tuple(executors[(number + stride * place) % count] for place in range(MAX_EXECUTORS))
-
-
-@cache
-def _find_strides(count: int) -> list[int]:
-    """Return the strides that visit all executors before they repeat one."""
-    return [stride for stride in range(1, count) if math.gcd(stride, count) == 1] or [1]
 
 
 def find_lines_in_tail(table: PartitionTable, cut: TailCut | None) -> Flags:

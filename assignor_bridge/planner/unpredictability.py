@@ -1,7 +1,7 @@
 """Measure how far the times of tasks deviate from their predictions.
 
 The reports of a batch are compared with what the state before that batch predicts for them. The
-median of the last batches is what the next one is expected to deviate by.
+next batch is expected to deviate by the median of the last ones.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats, Ints, MicroBatch
     from assignor_bridge.planner.table import PartitionTable
 
-#: Batches whose spread is averaged. With fewer, one stall would cut a tail off a steady stream.
+#: Batches whose median is used. With fewer, one stall would cut a tail off a steady stream.
 _MAX_BATCHES = 5
-#: Batches that decide a median of five. A tail needs as many predicted ones.
+#: Predicted batches that a tail needs: the majority of the batches whose median is used.
 MIN_BATCHES = 3
 
 
@@ -29,34 +29,35 @@ def measure_spread(
 ) -> float | None:
     """Return the standard deviation of log(seconds / predicted seconds) over tasks.
 
-    Tasks are weighted by their predicted seconds, because short ones hardly delay a batch. Tasks of
-    the same partition are not independent. Returns None if there are fewer than two tasks.
+    `task` and `partition` are those of each report. Tasks are weighted by their predicted seconds,
+    because short ones hardly delay a batch. Tasks of a partition are not independent. Returns None
+    if fewer than two tasks have predicted and reported seconds.
 
     >>> two, task = np.array([1.0, 1.0]), np.array([0, 1])
     >>> round(measure_spread(two, np.array([1.0, math.e]), task, partition=task), 3)
     0.707
     """
-    expected, actual = np.bincount(task, predicted_s), np.bincount(task, seconds)
-    rows = np.flatnonzero((expected > 0) & (actual > 0))
+    predicted_task_s, task_s = np.bincount(task, predicted_s), np.bincount(task, seconds)
+    rows = np.flatnonzero((predicted_task_s > 0) & (task_s > 0))
     if len(rows) < 2:
         return None
-    weight = expected[rows] / expected[rows].sum()
-    log_ratio = np.log(actual[rows]) - np.log(expected[rows])
+    weight = predicted_task_s[rows] / predicted_task_s[rows].sum()
+    log_ratio = np.log(task_s[rows]) - np.log(predicted_task_s[rows])
     variance = float(weight @ (log_ratio - weight @ log_ratio) ** 2)
-    by_partition = np.bincount(partition, predicted_s)
-    squares = float(by_partition @ by_partition) / float(by_partition.sum()) ** 2
-    independent = 1 / max(float(weight @ weight), squares)
-    return math.sqrt(variance * independent / max(independent - 1, 0.5))
+    partition_s = np.bincount(partition, predicted_s)
+    concentration = float(partition_s @ partition_s) / float(partition_s.sum()) ** 2
+    independent_tasks = 1 / max(float(weight @ weight), concentration)
+    return math.sqrt(variance * independent_tasks / max(independent_tasks - 1, 0.5))
 
 
 def update_spreads(
     table: PartitionTable, batch: MicroBatch, predicted_s: Floats | None
 ) -> tuple[float, ...]:
-    """Return the spreads of the last batches, with that of the reports.
+    """Return the spreads of the last batches, with that of this batch's reports if it is known.
 
     Reports do not name their task. The only report of a partition by its owner's executor is
     attributed to the owner's slot; any other report counts as a task, because tails and cut ranges
-    mostly have a task for each piece. `predicted_s`: of each report; None if there were none.
+    mostly have a task for each piece. `predicted_s`: see `predict_reports`.
     """
     spreads, reports = table.state.spreads, batch.observed
     if predicted_s is None:
@@ -85,9 +86,9 @@ def update_spreads(
 
 
 def compute_unpredictability(spreads: Sequence[float]) -> float | None:
-    """Return the median spread of the last five batches; None until enough were predicted.
+    """Return the median spread of the last five batches; None if fewer than three are known.
 
-    Batches that are missing count as predictable.
+    Missing batches have a spread of 0.
 
     >>> compute_unpredictability([0.5, 0.3, 0.4]), compute_unpredictability([0.5, 0.3, 0.4, 0.6])
     (0.3, 0.4)

@@ -102,7 +102,7 @@ def pack_tasks(planned_batch: PlannedBatch) -> PackedTasks:
         executors=[e.id for e in batch.executors],
         topics=list(batch.topics),
         executor=_pack_numbers(tasks.executor, "<i4"),
-        slot=_pack_numbers(tasks.number, "<i4"),
+        slot=_pack_numbers(tasks.consumer, "<i4"),
         ranges=_pack_numbers(np.bincount(tasks.task, minlength=len(tasks)), "<i4"),
         topic=_pack_numbers(batch.topic[pieces.row], "<i4"),
         partition=_pack_numbers(batch.partition[pieces.row], "<i4"),

@@ -166,7 +166,7 @@ def plan_to_json(planned_batch: PlannedBatch) -> dict[str, Any]:
     executor_ids = [*(executor.id for executor in batch.executors), None]  # index -1: no executor
     json_tasks: list[dict[str, Any]] = [
         {"executor": executor_ids[executor], "slot": slot, "ranges": []}
-        for executor, slot in zip(tasks.executor.tolist(), tasks.number.tolist(), strict=True)
+        for executor, slot in zip(tasks.executor.tolist(), tasks.consumer.tolist(), strict=True)
     ]
     pieces, partitions = tasks.pieces, batch.partition.tolist()
     topics = [batch.topics[topic] for topic in batch.topic.tolist()]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.model import Executor, OffsetRange, Partition
-from assignor_bridge.planner.costs import compute_factors, compute_log_slowness, read_paces
+from assignor_bridge.planner.costs import compute_log_factors, compute_log_slowness, read_paces
 from streaming.observe.checkpoint_files import read_checkpoint
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def compute_costs(state: StickyState | None) -> Costs | None:
     if state is None or not math.isfinite(state.common.level):
         return None
     record_s = math.exp(state.common.level)
-    columns = (state.topic, state.partition, state.cost, compute_factors(state))
+    columns = (state.topic, state.partition, state.cost, compute_log_factors(state))
     unusual_costs = {
         Partition(state.topics[topic], partition): record_s * math.exp(factor)
         for topic, partition, cost, factor in zip(*(c.tolist() for c in columns), strict=True)

@@ -11,7 +11,8 @@ import numpy as np
 from assignor_bridge.errors import AssignorError
 from assignor_bridge.model import Partition
 from assignor_bridge.options import LAG_AWARE_STICKY
-from assignor_bridge.planner.costs import learn, predict
+from assignor_bridge.planner.costs import predict
+from assignor_bridge.planner.learning import learn
 from assignor_bridge.planner.plan import plan_step
 from assignor_bridge.planner.table import load_table
 from streaming.observe.words import describe_tail_reader, format_seconds

@@ -8,7 +8,8 @@ import pytest
 from assignor_bridge.model import Executor, OffsetRange
 from assignor_bridge.options import parse_options
 from assignor_bridge.planner.batch import build_batch
-from assignor_bridge.planner.costs import compute_factors, forecast
+from assignor_bridge.planner.costs import compute_log_factors
+from assignor_bridge.planner.forecast import forecast
 from checkpoints.state_text import decode
 from tests.support.closed_loop import Loop, draw_zipf_counts, make_executors
 from tests.support.planning import Observation, Snapshot, plan
@@ -37,7 +38,7 @@ def test_costs_that_predict_nothing_are_not_used(seed):
     volumes = [6_000, 5_000, 4_000, 3_000, 2_500, 2_000, 1_500, 1_200, 800, 500, 200, 100]
     over = [loop.step(volumes).over_mean for _ in range(40)]
     assert max(over) <= 1.06
-    assert not compute_factors(loop.state).any()
+    assert not compute_log_factors(loop.state).any()
 
 
 @SEEDS
@@ -51,7 +52,7 @@ def test_a_quiet_partition_is_not_learned_as_costly(seed):
     common = loop.state.common
     assert common.fixed == pytest.approx(0.02, rel=0.25)
     assert np.exp(common.level) == pytest.approx(2e-5, rel=0.25)
-    assert not compute_factors(loop.state).any()
+    assert not compute_log_factors(loop.state).any()
     assert readers[5:] == [readers[5]] * 25, "nothing moves to even out a load that is even"
     busy = loop.step([1_000] * 10)  # the quiet ones as much as the others
     assert busy.over_mean <= 1.1
@@ -144,7 +145,7 @@ def test_costs_of_all_sizes_are_learned_despite_noise(seed):
     loop = Loop(make_executors(8), costly=costly, noise=0.2, seed=seed)
     over = [loop.step([20_000] * 64).over_ideal for _ in range(12)]
     assert max(over[3:]) <= 1.2
-    assert np.count_nonzero(compute_factors(loop.state)) >= 48
+    assert np.count_nonzero(compute_log_factors(loop.state)) >= 48
 
 
 @SEEDS

@@ -11,8 +11,8 @@ from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Allocation, Executor, OffsetRange
 from assignor_bridge.options import parse_options
 from assignor_bridge.planner.plan import plan_step
-from assignor_bridge.planner.tail import MAX_EXECUTORS, spread_executors
 from assignor_bridge.planner.tail_shape import TailCosts, shape_tail
+from assignor_bridge.planner.tail_tasks import MAX_EXECUTORS, spread_executors
 from assignor_bridge.planner.unpredictability import measure_spread
 from checkpoints.state_text import decode, encode
 from checkpoints.sticky_state import StickyState
