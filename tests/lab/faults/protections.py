@@ -89,11 +89,10 @@ PROTECTIONS = {
         Protection(
             "executors are looked at anew for each batch",
             f"{_JAVA}/cluster/Zones.java",
-            "  public List<Executor> executors() {\n    return ExecutorList.of(context, racks);\n",
-            "  private List<Executor> first;\n\n"
-            "  public List<Executor> executors() {\n"
-            "    first = first == null ? ExecutorList.of(context, racks) : first;\n"
-            "    return first;\n",
+            "    return ExecutorList.listExecutors(context, executorRacks);\n  }\n",
+            "    if (first == null) {\n"
+            "      first = ExecutorList.listExecutors(context, executorRacks);\n    }\n"
+            "    return first;\n  }\n\n  private List<Executor> first;\n",
             ("executor killed", "worker killed", "worker stopped"),
         ),
         Protection(
