@@ -24,8 +24,8 @@ def batch(number: int, read: Mapping[str, int], **known: Any) -> SourceBatch:
     """Return a batch on three slots that was planned evenly, read as planned, and took 2 s."""
     by_partition, third = offsets(read), sum(read.values()) / 3
     facts = SourceBatch(
-        number, by_partition, unread_offsets=by_partition, start_s=2.0 * number, seconds=2.0, slots=3,
-        pieces={tp: min(n, round(third)) for tp, n in by_partition.items()},
+        number, by_partition, unread_offsets=by_partition, start_s=2.0 * number, seconds=2.0,
+        slots=3, pieces={tp: min(n, round(third)) for tp, n in by_partition.items()},
         slot_seconds={f"{e}/0": 1.9 for e in range(3)}, hit_rate=1.0,
         share_elsewhere=dict.fromkeys("012", 0.0),
     )  # fmt: skip
