@@ -24,8 +24,8 @@ def batch(number: int, read: Mapping[str, int], **known: Any) -> SourceBatch:
     """Return a batch on three slots that was planned evenly, read as planned, and took 2 s."""
     by_partition, third = offsets(read), sum(read.values()) / 3
     facts = SourceBatch(
-        number, by_partition, waiting=by_partition, start_s=2.0 * number, seconds=2.0, slots=3,
-        pieces={tp: min(n, round(third)) for tp, n in by_partition.items()},
+        number, by_partition, unread_offsets=by_partition, start_s=2.0 * number, seconds=2.0,
+        slots=3, pieces={tp: min(n, round(third)) for tp, n in by_partition.items()},
         slot_seconds={f"{e}/0": 1.9 for e in range(3)}, hit_rate=1.0,
         share_elsewhere=dict.fromkeys("012", 0.0),
     )  # fmt: skip
@@ -49,7 +49,7 @@ def whole(read: Mapping[str, int]) -> dict[str, Any]:
 def growing(step: int, *, read: Mapping[str, int] = EVEN, **known: Any) -> list[SourceBatch]:
     """Return batches between which the lag of each partition grows by `step` records."""
     return [
-        batch(n, read, waiting=offsets({k: v + step * n for k, v in read.items()}), **known)
+        batch(n, read, unread_offsets=offsets({k: v + step * n for k, v in read.items()}), **known)
         for n in range(8)
     ]
 
@@ -59,7 +59,7 @@ def two_topics(small: int, *, of: int = 90, **known: Any) -> list[SourceBatch]:
     return [
         batch(
             n, {"big-0": 300 - small, "big-1": 300, "small-0": small},
-            waiting=offsets({"big-0": 90_000, "big-1": 90_000, "small-0": of}), **known,
+            unread_offsets=offsets({"big-0": 90_000, "big-1": 90_000, "small-0": of}), **known,
         )
         for n in range(6)
     ]  # fmt: skip
@@ -261,4 +261,4 @@ def test_time_between_two_runs_is_not_idle_time() -> None:
 
 
 def test_waiting_and_read_partitions_may_be_disjoint() -> None:
-    assert titles(source(run(waiting=offsets({"u-0": 9000}), **whole(EVEN)))) == []
+    assert titles(source(run(unread_offsets=offsets({"u-0": 9000}), **whole(EVEN)))) == []
