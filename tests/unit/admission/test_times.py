@@ -25,7 +25,7 @@ def played(
         seconds = (fixed + records * each) * float(rng.lognormal(0, noise))
         seconds *= 1.0 if i else first
         times = (*times, BatchTime(records, records * READ, seconds))[-MAX_BATCHES:]
-    return [t.seconds for t in times], [t.records for t in times]
+    return [t.seconds for t in times], [t.offsets for t in times]
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1, 0.3])
