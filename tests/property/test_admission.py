@@ -63,8 +63,8 @@ def test_ends_lie_within_records_and_sparks_limit(lag, limit, history):
     assert (admitted.end <= lag.latest).all()
     counts = (admitted.end - lag.start).tolist()
     assert sum(counts) >= 1
-    if limit.records is not None:
-        assert sum(counts) <= limit.records
+    if limit.offsets is not None:
+        assert sum(counts) <= limit.offsets
         for topic, floor in limit.floors.items():
             rows = [i for i, t in enumerate(lag.topic.tolist()) if lag.topics[t] == topic]
             waits = sum(int(lag.size[i]) for i in rows)
@@ -74,9 +74,9 @@ def test_ends_lie_within_records_and_sparks_limit(lag, limit, history):
 @trials(70)
 @given(lags(), limits(hard=True))
 def test_a_limit_is_used_up_when_nothing_else_limits(lag, limit):
-    only = Limits(limit.records, fairness=limit.fairness, weights=limit.weights)
+    only = Limits(limit.offsets, fairness=limit.fairness, weights=limit.weights)
     counts = (admit(lag, only, Memory()).end - lag.start).tolist()
-    assert sum(counts) == min(limit.records, sum(lag.size.tolist()))
+    assert sum(counts) == min(limit.offsets, sum(lag.size.tolist()))
 
 
 @trials(70)
@@ -85,9 +85,9 @@ def test_no_partition_starves(given_lag, limit, data):
     """Each partition with records is admitted within 1 + partitions / reserve batches."""
     count = sum(map(len, given_lag.values()))
     only = Limits(
-        limit.records, fairness=limit.fairness, weights=limit.weights, floors=limit.floors
+        limit.offsets, fairness=limit.fairness, weights=limit.weights, floors=limit.floors
     )
-    reserve = max(1, (limit.records - sum(limit.floors.values())) // 2)
+    reserve = max(1, (limit.offsets - sum(limit.floors.values())) // 2)
     bound = 1 + math.ceil(count / reserve)
     memory, unread = Memory(), [0] * count
     for _ in range(3 * bound if bound < 20 else bound + 2):

@@ -112,7 +112,7 @@ def test_every_record_is_read_once_with_any_timestamps(stamps, span, limit):
         sizes = [end - begin for begin, end in read.values()]
         assert all(begin == before[p] for p, (begin, _) in read.items())
         assert min(sizes) >= 0
-        assert 1 <= sum(sizes) <= (limit.records or 10**9)
+        assert 1 <= sum(sizes) <= (limit.offsets or 10**9)
         assert reading.look_ups <= 2
     assert not reading.waiting
 
