@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Shares(NamedTuple):
-    """Which slot does how much of each range's work (one element per share)."""
+    """The slot that does each share of a range's work (one element per share)."""
 
     #: Index of the range in the batch.
     row: Ints

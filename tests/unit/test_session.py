@@ -214,7 +214,7 @@ def test_configure_spark_reports_a_spark_home_without_spark(
 ) -> None:
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     monkeypatch.setenv("ASSIGNOR_BRIDGE_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(ivy.JarError, match=r"cannot run .*/bin/spark-submit, No such file"):
+    with pytest.raises(ivy.JarError, match=r"cannot run .*/bin/spark-submit \(No such file"):
         resolve({"spark.jars.packages": "a:b:1"}, "")
 
 

@@ -420,9 +420,9 @@ def test_a_batch_is_admitted_by_the_options_that_were_validated():
     assert answer["metrics"] == {
         "admittedRecords": 60, "heldBackRecords": 90, "heldBackBy": "records",
     }  # fmt: skip
-    assert worker._backlog == 150 / 60
+    assert worker._backlog_ratio == 150 / 60
     send_request(encode_request(SNAPSHOT), worker)
-    assert worker._backlog == 1.0, "it is that of one batch"
+    assert worker._backlog_ratio == 1.0, "it is that of one batch"
 
 
 def test_batch_durations_are_kept_between_admissions():

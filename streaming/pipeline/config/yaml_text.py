@@ -180,7 +180,7 @@ def apply_overrides(data: Mapping[str, Any], assignments: Iterable[str]) -> dict
     new_data: dict[str, Any] = map_values(data)
     for assignment in assignments:
         path, equals, text = _ASSIGNMENT.fullmatch(assignment).groups()  # type: ignore[union-attr]
-        if not equals or not path.strip():  # it may contain a secret, so it is not shown
+        if not equals or not path.strip():  # it may contain a secret, so omit it
             raise ConfigError("--set: key.path=value is expected")
         try:
             value = _load_yaml(text) if text else ""

@@ -153,7 +153,7 @@ def test_an_executor_is_lost_every_n_batches_for_half_of_them():
 
 
 def test_the_reader_of_a_tail_does_not_own_its_partition():
-    scenario = Scenario(16, 4, batches=12, lags="uniform", noise=0, service_noise=0.4)
+    scenario = Scenario(16, 4, batches=12, lags="uniform", noise=0, service_noise=0.4, seed=2)
     query = SimulatedQuery("lag-aware-sticky", scenario, {"assignor.tail": "auto"})
     late = play(query)[6:]
     assert max(batch.tasks for batch in late) > 4
