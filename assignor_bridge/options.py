@@ -286,11 +286,11 @@ def _check_limits(options: PlannerOptions, source: Mapping[str, str]) -> None:
                     f"option {option.name.replace('<topic>', topic)!r} names a topic that is not "
                     f"read: use one of {elide(sorted(topics))}"
                 )
-    floors = sum(floor for _, floor in options.floors)
-    if max_offsets and max_offsets.strip().isdecimal() and 0 < int(max_offsets) <= floors:
+    total_floor = sum(floor for _, floor in options.floors)
+    if max_offsets and max_offsets.strip().isdecimal() and 0 < int(max_offsets) <= total_floor:
         raise OptionError(
-            f"the topic floors (assignor.floor.<topic>) add up to {floors} records, which leaves "
-            f"none of maxOffsetsPerTrigger={max_offsets} for other topics: lower them"
+            f"the topic floors (assignor.floor.<topic>) add up to {total_floor} records, which "
+            f"leaves none of maxOffsetsPerTrigger={max_offsets} for other topics: lower them"
         )
 
 

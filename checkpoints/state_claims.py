@@ -29,7 +29,9 @@ def encode_claims(state: StickyState) -> tuple[list[int], bytes]:
     begins = [0, *changes.tolist()] if len(order) else []
     ends = [*begins[1:], len(order)]
     encoded_names = [_encode_kafka_string(name) for name in state.topics]
-    blocks: list[list[bytes]] = [[] for _ in range(state.members)]  # by member, a block per topic
+    blocks: list[list[bytes]] = [
+        [] for _ in range(state.member_count)
+    ]  # by member, a block per topic
     owners, topic_indices = member[begins].tolist(), topic[begins].tolist()
     for owner, index, begin, end in zip(owners, topic_indices, begins, ends, strict=False):
         count = (end - begin).to_bytes(4, "big")

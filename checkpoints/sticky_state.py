@@ -104,8 +104,8 @@ class StickyState:
     in_tail: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
 
     @property
-    def members(self) -> int:
-        """Number of slots over all readers."""
+    def member_count(self) -> int:
+        """Number of members: one per slot of each reader."""
         return sum(reader.slots for reader in self.readers)
 
     def last_executors(self) -> dict[tuple[str, int], StoredExecutor]:

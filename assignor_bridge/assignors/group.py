@@ -71,7 +71,7 @@ class Group:
 
     Members are kept sorted by id. `topics` has all existing topics with their partition counts;
     subscriptions to other topics are ignored. Raises OptionError if two members have the same id,
-    or if `standby_replicas` is negative.
+    or if `standby_replicas` is negative; ValueError if a partition count is negative.
     """
 
     members: tuple[Member, ...]

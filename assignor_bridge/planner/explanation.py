@@ -111,10 +111,10 @@ def explain(
         *tasks.notes,
         weights.description,
         *(
-            f"executor {batch.executors[i].id} takes {weights.slowness[i]:.2g} times as long as a "
-            "usual executor"
+            f"executor {batch.executors[i].id} takes {weights.slowness[i]:.2f} times as long as a "
+            "usual executor for the same records"
             for i in unusual_executors.tolist()
-            if weights.slowness[i] != 1
+            if round(weights.slowness[i], 2) != 1
         ),
         *_describe_moves(batch, table, weights, moves, bound=bound, max_time=max_time),
     ]

@@ -145,7 +145,7 @@ def _update_model(
     paces = update_paces(paces, line, executor, error - shift, trust, common=common)
     # 4. Partitions. The fixed seconds have no error, so that of the records is larger.
     slowness_change = compute_log_slowness(paces) - log_slowness
-    state = _doubt_costs(state, reports, error - shift, trust, slowness_change)
+    state = _reduce_evidence(state, reports, error - shift, trust, slowness_change)
     seconds *= np.exp(-shift - slowness_change[executor])
     record_share = np.maximum(1 - common.fixed / expected_s, MIN_POSITIVE)
     record_s = np.maximum(seconds - common.fixed, MIN_POSITIVE)
@@ -157,18 +157,23 @@ def _update_model(
     return _update_costs(replace(state, common=common), line, log_cost, weight), paces
 
 
-def _doubt_costs(
-    state: StickyState, reports: _TimedReports, error: Floats, trust: Floats, change: Floats
+def _reduce_evidence(
+    state: StickyState,
+    reports: _TimedReports,
+    error: Floats,
+    trust: Floats,
+    slowness_change: Floats,
 ) -> StickyState:
     """Reduce the evidence of costs that had absorbed a changed slowness of their executor.
 
-    They absorbed what an executor's median error does not show of its `change` of log(slowness).
+    They absorbed the part of `slowness_change` (of log(slowness), by executor) that the executor's
+    median error does not show.
     """
     line, executor, line_count = reports.line, reports.executor, len(state.topic)
-    if not change.any():
+    if not slowness_change.any():
         return state
-    median_error, _ = compute_medians(executor, error, trust, len(change))
-    absorbed_change = np.where(change, change - median_error, 0.0)[executor]
+    median_error, _ = compute_medians(executor, error, trust, len(slowness_change))
+    absorbed_change = np.where(slowness_change, slowness_change - median_error, 0.0)[executor]
     total = np.maximum(np.bincount(line, trust, line_count), MIN_POSITIVE)
     sums = np.bincount(line, trust * absorbed_change, line_count)
     sigmas = sums / total / state.common.noise

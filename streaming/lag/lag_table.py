@@ -70,9 +70,10 @@ def sum_up(rows: Sequence[Row]) -> LagTotal:
 
 
 def format_table(rows: Sequence[Row], width: int | None = None) -> str:
-    """Format a table, with `-` for unknown values, and a summary line.
+    """Format a table, with `-` for unknown values, and a summary, which is wrapped to `width`.
 
-    If `width` is too small (None never is), columns not in `_NARROW_HEADS` are omitted.
+    A table that is wider has only the columns in `_NARROW_HEADS` and the time to loss, with short
+    heads. None means an unlimited width.
     """
     heads = {name: name.upper().replace("_", "-") for name in _COLUMNS}
     lines = _format_lines(rows, heads, "TIME-TO-LOSS")

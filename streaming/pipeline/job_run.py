@@ -259,8 +259,8 @@ def warn_about_late_records(loaded_job: LoadedJob) -> None:
     for name, source in loaded_job.job.all_sources.items():
         if source.watermark is not None and source.lets_event_times_drift_apart:
             message = (
-                "%s: %s: with assignor.fairness, a weight or a floor, partitions with few records "
-                "get ahead in event time, so the watermark drops other partitions' records as "
+                "%s: %s: with assignor.fairness, a weight or a floor, some partitions get ahead of "
+                "others in event time, so the watermark drops the others' records as "
                 "late: set assignor.alignEventTime to the watermark's delay (%s)"
             )
             key_path = loaded_job.job.locate("source", name)

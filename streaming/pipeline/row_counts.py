@@ -92,7 +92,7 @@ class ProgressCounter(StreamingQueryListener):
     onQueryIdle = onQueryTerminated = onQueryStarted
 
     def onQueryProgress(self, event: Any) -> None:
-        """Count each batch with records once; Spark repeats the last event while idle."""
+        """Add a batch with records to its query's result, unless it was already counted."""
         progress = event.progress
         result = self._result_by_query.get(progress.name)
         is_old = progress.batchId <= self._last_batch_by_query.get(progress.name, -1)

@@ -126,10 +126,10 @@ def _describe_time(
     if ratio > 1 - MIN_GAIN:
         if ratio > 1 + MIN_GAIN:
             return f"{facts}, which is {ratio - 1:.0%} slower. Keep Spark's default"
-        why = f"{LAG_AWARE_STICKY} is no better balanced"
+        why = f"{LAG_AWARE_STICKY} is hardly better balanced"
         if spark.times_ideal < 1 + 2 * MIN_GAIN:
             why = "Spark's default is balanced enough"
-        return f"{facts}: no time would be saved, because {why}"
+        return f"{facts}: less than {MIN_GAIN:.0%} would be saved, because {why}"
     return (
         f"{facts}: reading a batch would take {ratio:.0%} of the time, with "
         f"{_describe_moves(assignor)} (Spark's default: {spark.moved_share:.0%})"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from assignor_bridge.errors import pluralize
 from streaming.observe.words import format_count
 from streaming.report.svg import WIDTH, line, picture, rect, text
 
@@ -172,7 +173,8 @@ def _note_omission(total: int, x: float, y: float) -> list[str]:
     """Write the number of omitted values; return no shape if all values are drawn."""
     if total <= _MAX_ROWS:
         return []
-    return [text(x, y, f"{total - _MAX_ROWS:,} smaller values are omitted", css="m")]
+    rows_text = pluralize(total - _MAX_ROWS, "row")
+    return [text(x, y, f"omitted: {rows_text} with smaller values", css="m")]
 
 
 def _draw_row_labels(names: Sequence[str], x: float, top: float, bar_height: float) -> list[str]:

@@ -230,7 +230,9 @@ def _describe_admission(values: Mapping[str, float], held_back_by: str) -> str:
     admitted_records = values["assignor_admitted_records"]
     held_records = values.get("assignor_held_back_records", 0.0)
     held_text = (
-        f"{held_records:,.0f} held back by {held_back_by}" if held_records else "nothing held back"
+        f"{held_records:,.0f} held back (limit: {held_back_by})"
+        if held_records
+        else "none held back"
     )
     return f"{admitted_records:,.0f} records in the last batch, {held_text}"
 

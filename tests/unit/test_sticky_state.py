@@ -39,7 +39,7 @@ def test_round_trip():
     state = decode(text)
     assert encode(state) == text
     assert state.generation == 1
-    assert state.members == 6
+    assert state.member_count == 6
     assert [r.executor for r in state.readers] == ["1", "2", "30"]
     assert (state.member >= 0).all()
     assert (state.position > 5).all()
@@ -81,7 +81,7 @@ def test_claims_are_kafkas_user_data():
 
 def test_an_empty_state_round_trips():
     state = decode(encode(StickyState.empty()))
-    assert (state.generation, state.members, len(state.topic)) == (0, 0, 0)
+    assert (state.generation, state.member_count, len(state.topic)) == (0, 0, 0)
 
 
 def test_truncation_at_every_length_is_noticed():

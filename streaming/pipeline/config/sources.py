@@ -194,7 +194,7 @@ class Source(Section):
 
     @property
     def lets_event_times_drift_apart(self) -> bool:
-        """Whether limited batches let partitions with a short backlog get ahead in event time."""
+        """Whether fairness, weights, or floors let partitions get ahead of others in event time."""
         options = parse_options({**self.options, "assignor": self.assignor})
         return options.sets_batch_shares and options.align_event_time is None
 

@@ -146,9 +146,9 @@ class Table(NamedTuple):
 def make_lost_table_error(title: str, checkpoint: str, completed_batch: int) -> TableError:
     """Return the error for a table that was removed after its query completed a batch."""
     return TableError(
-        f"the table {title!r} no longer exists, but the checkpoint {checkpoint!r} has "
-        f"completed batch {completed_batch}, so its records are not read again: restore the table, "
-        "or give the job a new checkpoint, which creates the table again"
+        f"the table {title!r} no longer exists, but the checkpoint {checkpoint!r} has completed "
+        f"batch {completed_batch}, so records up to that batch are not read again: restore the "
+        "table, or use a new checkpoint, with which the query starts anew"
     )
 
 

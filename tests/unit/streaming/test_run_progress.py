@@ -34,7 +34,7 @@ def test_each_batch_is_counted_once_and_a_line_is_printed_every_ten_seconds(caps
         counter.onQueryProgress(SimpleNamespace(progress=progress))
 
     batch(7, 1200, 2)
-    batch(7, 1200, 2)  # reported again while the query is idle
+    batch(7, 1200, 2)  # a repeated event of the same batch
     now = 4.0
     batch(8, 1)
     batch(3, 1201, 2, "orders.dead_letter_records")

@@ -88,7 +88,7 @@ def test_ui_and_endpoint_together_fill_all_parts_of_the_frame(capsys):
         "tail: 45% of the work · 12 tasks for any free slot · task times deviate by 30%",
         "zones: 3.1% of the bytes came from other racks",
         "freshness: newest record 0.8 s old · oldest 2.5 s",
-        "admission: 1,234 records in the last batch, 65 held back by seconds",
+        "admission: 1,234 records in the last batch, 65 held back (limit: seconds)",
     ):  # fmt: skip
         assert words in out
     assert "0/0" not in out  # a slot of the executor that has left
