@@ -289,5 +289,5 @@ def test_failed_and_unlimited_admission_are_described():
     everything = {"assignor_admitted_records": 1200.0, "assignor_held_back_records": 0.0}
     assert top_screen._describe_admission({}, "spark") == "failed, so Spark's own limits apply"
     assert top_screen._describe_admission(everything, "nothing") == (
-        "1,200 records in the last batch, nothing held back"
+        "1,200 records in the last batch, none held back"
     )
