@@ -108,7 +108,7 @@ def _parse_host_lines(text: bytes, label: str) -> dict[str, str]:
         for host, rack in ((h.strip(), r.strip()) for h, r in parse_properties(line).items()):
             problem = ""
             if _BROKEN_ESCAPE.search(line) or not is_utf8(host + rack):
-                problem = "has a broken \\u escape or is not UTF-8"
+                problem = "has a malformed Unicode escape"
             elif not host:
                 problem = "has no host"
             elif not rack:

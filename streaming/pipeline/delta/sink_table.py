@@ -148,7 +148,7 @@ def make_lost_table_error(title: str, checkpoint: str, completed_batch: int) -> 
     return TableError(
         f"the table {title!r} no longer exists, but the checkpoint {checkpoint!r} has completed "
         f"batch {completed_batch}, so records up to that batch are not read again: restore the "
-        "table, or use a new checkpoint, with which the query starts anew"
+        "table, or start with a new checkpoint"
     )
 
 

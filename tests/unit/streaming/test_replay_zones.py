@@ -162,7 +162,7 @@ def test_consumers_read_from_leaders_if_brokers_do_not_allow_followers():
         ("! no\n # no\n\n  h1 = a \nh1=a\n", {"h1": "a"}),
         ("\\u0068\\:1=a\\ b", {"h:1": "a b"}),
         ("h1=\\ud83d\\ude00", {"h1": "😀"}),
-        ("h1=\\ud83d", "line 1 (h1=\\ud83d) has a broken"),
+        ("h1=\\ud83d", "line 1 (h1=\\ud83d) has a malformed Unicode escape"),
         ("h1=a\nh2\n", "line 2 (h2) has no rack; write one line HOST=RACK per executor host"),
         ("=a", "line 1 (=a) has no host"),
         ("h1=a\n\\\nh2=b", "line 2 (\\) has no host"),
@@ -170,7 +170,7 @@ def test_consumers_read_from_leaders_if_brokers_do_not_allow_followers():
         ("h1=a\nh1=b", "line 2 (h1=b) contradicts an earlier one, with rack a"),
         ("[::1]=a", "line 1 ([::1]=a) has a colon in the host: write it as \\:"),
         ("[\\:\\:1]=a", {"[::1]": "a"}),
-        ("h1=\\u12", "line 1 (h1=\\u12) has a broken"),
+        ("h1=\\u12", "line 1 (h1=\\u12) has a malformed Unicode escape"),
         ("# h1=a", "names no executor"),
     ],
 )
