@@ -35,10 +35,10 @@ class Packages:
     repository: str
 
 
-def connector_coordinate(spark: str | None = None) -> str:
+def connector_coordinate(version: str | None = None) -> str:
     """Return the Kafka connector's coordinate for a Spark version (default: the one that runs)."""
-    version = connector_version(spark or spark_version())
-    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
+    connector = connector_version(version or spark_version())
+    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{connector}"
 
 
 def find_built_jar() -> Path:

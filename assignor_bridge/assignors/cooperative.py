@@ -54,7 +54,7 @@ def assign_cooperative_sticky(group: Group) -> Assignment:
     C0: [t0p0, t0p1]
     C1: [t0p2, t0p3]
     """
-    return _assign_first_round(group, resolve_claims(group), lambda owner: balance(group, owner))
+    return _assign_and_withhold(group, resolve_claims(group), lambda owner: balance(group, owner))
 
 
 def assign_constrained_cooperative_sticky(group: Group) -> Assignment:
@@ -93,7 +93,7 @@ def assign_constrained_cooperative_sticky(group: Group) -> Assignment:
         if len(ids):
             divide_evenly(group.catalog, owner, ids, members, fill="blocks", racks=racks)
 
-    return _assign_first_round(group, resolve_claims(group, newest_only=True), divide)
+    return _assign_and_withhold(group, resolve_claims(group, newest_only=True), divide)
 
 
 def describe_different_subscriptions(group: Group) -> str | None:
@@ -109,24 +109,25 @@ def describe_different_subscriptions(group: Group) -> str | None:
     )
 
 
-def _assign_first_round(group: Group, claims: Claims, balance_owners: Balance) -> Assignment:
-    """Return an answer after which the second round moves only the withheld partitions.
+def _assign_and_withhold(group: Group, claims: Claims, balance_owners: Balance) -> Assignment:
+    """Return a balanced assignment that withholds partitions until their owners revoke them.
 
-    Without racks, the first attempt is such an answer. With racks, the greedy choice may improve
-    once the withheld partitions have no owner, so the balancing is repeated (`_MAX_RETRIES`).
+    The next round moves only those. Without racks, the first attempt is such an assignment. With
+    racks, the greedy choice may improve once the withheld partitions have no owner, so the
+    balancing is repeated (`_MAX_RETRIES`).
     """
     owner = claims.owner.copy()
     balance_owners(owner)
-    answer = _withhold(group, claims, owner)
+    assignment = _withhold(group, claims, owner)
     for _ in range(_MAX_RETRIES):
-        if answer.withheld is None or find_racks(group) is None:
+        if assignment.withheld is None or find_racks(group) is None:
             break
-        next_owner = answer.owner.copy()
+        next_owner = assignment.owner.copy()
         balance_owners(next_owner)
-        if (next_owner == answer.owner)[answer.owner >= 0].all():
+        if (next_owner == assignment.owner)[assignment.owner >= 0].all():
             break
-        answer = _withhold(group, claims, next_owner)
-    return answer
+        assignment = _withhold(group, claims, next_owner)
+    return assignment
 
 
 def _withhold(group: Group, claims: Claims, owner: Owners) -> Assignment:

@@ -119,12 +119,12 @@ def _find_warm_members(group: Group, tasks: int) -> list[list[int]]:
 
 def _balance_tasks(group: Group, owner: Owners, warm_members: list[list[int]]) -> None:
     """Assign tasks without an owner (-1) and balance all tasks, in place."""
-    numbers, members = np.arange(len(owner)), np.arange(len(group.members))
+    task_ids, members = np.arange(len(owner)), np.arange(len(group.members))
     catalog, racks = Catalog({"tasks": len(owner)}), find_task_racks(group, len(owner))
     if racks is None:
-        release_surplus(catalog, owner, numbers, members)
+        release_surplus(catalog, owner, task_ids, members)
         _assign_to_warm(owner, warm_members, len(members))
-        assign_unowned(owner, numbers, members)
+        assign_unowned(owner, task_ids, members)
         return
     near_warm_members = [  # of each task without an owner
         [m for m in warm if racks.near[rack_set, racks.rack_of_member[m]]] if member < 0 else []
@@ -136,8 +136,8 @@ def _balance_tasks(group: Group, owner: Owners, warm_members: list[list[int]]) -
     def prefer_warm_members(owner: Owners) -> None:
         _assign_to_warm(owner, near_warm_members, len(members))
 
-    divide_by_rack(catalog, owner, numbers, members, racks, prefer=prefer_warm_members)
-    divide_by_rack(catalog, owner, numbers, members, racks)  # the first may make only one pass
+    divide_by_rack(catalog, owner, task_ids, members, racks, prefer=prefer_warm_members)
+    divide_by_rack(catalog, owner, task_ids, members, racks)  # the first may make only one pass
 
 
 def _assign_to_warm(owner: Owners, warm_members: list[list[int]], member_count: int) -> None:

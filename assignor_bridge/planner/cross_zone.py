@@ -96,8 +96,9 @@ def _suggest_changes(
     excess_share = work_share[~zones.near[:, ~is_full].any(axis=1) & ~is_unreachable].sum()
     yield (
         f"at least {crossing_share + far_share:.1%} must cross zones: {excess_share:.0%} of the "
-        f"work has replicas only in {_list_racks(names)}, with {speed_share[is_full].sum():.0%} of "
-        "the total speed: add executors there, or replicas of these partitions elsewhere"
+        f"work is near only to executors in {_list_racks(names)}, which have "
+        f"{speed_share[is_full].sum():.0%} of the total speed: add executors there, or replicas "
+        "near other executors"
     )
 
 

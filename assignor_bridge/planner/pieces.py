@@ -87,9 +87,9 @@ def cut_ranges(batch: MicroBatch, shares: Shares, fixed: Floats) -> Pieces:
         subtracts_fixed = np.bincount(row, fixed_only_work, batch.ranges) <= max_work
         work = np.where(subtracts_fixed[row], variable_work, shares.amount)[cut_shares]
         cut_row = row[cut_shares]
-        first_offset, end_offset = _divide_offsets(batch.size[cut_row], cut_row, work)
-        end[cut_shares] = start[cut_shares] + end_offset
-        start[cut_shares] += first_offset
+        relative_start, relative_end = _divide_offsets(batch.size[cut_row], cut_row, work)
+        end[cut_shares] = start[cut_shares] + relative_end
+        start[cut_shares] += relative_start
     return Pieces(row, start, end, shares.slot).take(np.flatnonzero(end > start))
 
 
@@ -107,8 +107,8 @@ def _divide_offsets(size: Ints, row: Ints, work: Floats) -> tuple[Ints, Ints]:
     sums = np.fromiter(running_sums, np.float64, len(row))
     end_estimate = np.rint(size * np.minimum(1.0, sums / np.repeat(sums[after - 1], after - first)))
     end_estimate[after - 1] = np.inf
-    fits, end_offset = end_estimate < 2.0**63, size.copy()  # fits into an int64
-    end_offset[fits] = np.minimum(size[fits], end_estimate[fits].astype(np.int64))
-    first_offset = np.append(0, end_offset[:-1])
-    first_offset[first] = 0
-    return first_offset, end_offset
+    fits, relative_end = end_estimate < 2.0**63, size.copy()  # fits into an int64
+    relative_end[fits] = np.minimum(size[fits], end_estimate[fits].astype(np.int64))
+    relative_start = np.append(0, relative_end[:-1])
+    relative_start[first] = 0
+    return relative_start, relative_end

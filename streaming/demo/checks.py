@@ -47,8 +47,8 @@ def check_table(mode: str, expected_table: ExpectedTable, table: Mapping[str, An
 def check_run(run: RunFigures, rows: int, *, assignor: str | None) -> list[Check]:
     """Check that all records were read, and each batch planned by `assignor`, or none if None."""
     records = sum(task.records for batch in run.batches for task in batch.tasks)
-    name = f"the tasks read each flight once ({run.name})"
-    read_check = Check(name, records == rows, f"{records:,} records")
+    name = f"the tasks read as many records as flights were written ({run.name})"
+    read_check = Check(name, records == rows, f"{records:,} records, {rows:,} flights")
     if assignor is None:
         names = sorted({m for batch in run.batches for m in batch.metrics if "assignor." in m})
         detail = ", ".join(names) or "no assignor metrics"

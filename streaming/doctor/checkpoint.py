@@ -55,8 +55,8 @@ def examine_checkpoint(
 
 def _check_batches(checkpoint: Checkpoint) -> Check:
     planned_batch, completed_batch = checkpoint.last_planned, checkpoint.last_committed
-    sources = ", ".join(checkpoint.sources)
-    name = f"query {checkpoint.query_id or 'with unknown id'} (Kafka sources {sources})"
+    sources = ", ".join(f"sources/{source}" for source in checkpoint.sources)
+    name = f"query {checkpoint.query_id or 'with unknown id'} ({sources})"
     if planned_batch is None:
         return Check(name, True, "no batch has been planned yet")
     if fault := _describe_missing_offsets(checkpoint, planned_batch.batch_id):

@@ -187,11 +187,15 @@ def _map_sasl(settings: Mapping[str, str]) -> dict[str, str]:
     if mechanism == "OAUTHBEARER":
         return {"sasl.mechanisms": mechanism, **_map_oauth(settings, _parse_login_module(settings))}
     module = _parse_login_module(settings)
-    if mechanism not in _MECHANISMS_BY_MODULE.get(module.name, ()):
-        raise SettingsError(
-            "setting 'sasl.mechanism' or the login module in 'sasl.jaas.config' is not supported "
-            f"here, or they do not match: {_ALTERNATIVES}"
-        )
+    mechanisms = _MECHANISMS_BY_MODULE.get(module.name)
+    if mechanisms is None or mechanism not in mechanisms:
+        reason = "the login module in 'sasl.jaas.config' is not supported here"
+        if mechanisms is not None:
+            reason = (
+                "setting 'sasl.mechanism' does not match the login module in 'sasl.jaas.config', "
+                f"which works with {' and '.join(mechanisms)}"
+            )
+        raise SettingsError(f"{reason}: {_ALTERNATIVES}")
     if module.options.get("tokenauth", "").lower() == "true":
         raise SettingsError(
             "setting 'sasl.jaas.config' has a delegation token (tokenauth), which librdkafka "

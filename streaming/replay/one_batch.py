@@ -58,7 +58,7 @@ class Piece:
         return f"[{self.start:,}, {self.end:,}) {reader}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return JSON values as in a plan: a tail task has no executor, and the slot -1."""
+        """Return the piece as JSON values; in the tail, `executor` is None and `slot` is -1."""
         offsets = {"start": self.start, "end": self.end}
         if self.is_in_tail:
             tail_executors = list(self.tail_executors)

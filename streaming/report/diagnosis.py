@@ -222,10 +222,10 @@ def _explain_lag_growth(facts: SourceFacts, needed_share: float) -> list[Cause]:
     if share < _MIN_READING_SHARE:
         qualifier = "only" if reading_share is not None else "at most"
         is_idle = facts.running_share < 1 - MIN_COST
-        idle_text = f", and {1 - facts.running_share:.0%} of the time no batch runs" * is_idle
+        idle_text = f"; for {1 - facts.running_share:.0%}, no batch runs" * is_idle
         why = (
-            f"{arrivals}, but reading takes {qualifier} {share:.0%} of the time{idle_text}; the "
-            "remaining time goes into triggers, planning, the sink, and commits"
+            f"{arrivals}, but reading takes {qualifier} {share:.0%} of the time{idle_text}; "
+            "batches also plan, write, and commit"
         )
         remedy = (
             "read more records per batch (maxOffsetsPerTrigger), use a shorter trigger, or make "

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 #: Actions for the batches of each reader, in order.
-SHARED = ("compare", "compare", "shuffle", "cached")
+SHARED = ("shuffle", "compare", "cached")
 SPARKS = ("compare",)
 #: Ways to distribute rows in a shuffle.
 DISTRIBUTIONS = ("rand", "rdd", "id")

@@ -93,7 +93,10 @@ def _split_name(table: str) -> tuple[str, ...]:
 
 
 def _split_path(path: str) -> tuple[str, ...]:
-    """Split a path as Hadoop does, without escapes: scheme and host (empty if local), folders."""
+    """Return `scheme://host` (empty for a local path), then each folder name.
+
+    As in Hadoop, percent escapes are not decoded. Symbolic links of a local path are resolved.
+    """
     scheme, colon, after_scheme = path.partition(":")
     scheme_and_host, folder_path = "", path
     if colon and "/" not in scheme:

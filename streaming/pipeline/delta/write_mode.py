@@ -129,7 +129,12 @@ def infer_mode(table_schema: StructType, user_columns: Iterable[str]) -> WriteMo
 
 
 def check_same_mode(
-    title: str, old: WriteMode, new: WriteMode, fold: Callable[[str], str], *, is_inferred: bool
+    title: str,
+    old: WriteMode,
+    new: WriteMode,
+    normalize: Callable[[str], str],
+    *,
+    is_inferred: bool,
 ) -> None:
     """Raise TableError if a sink would write a table in a different mode than before."""
     if is_inferred and (old.mode, new.mode) == ("append", "upsert"):
@@ -143,7 +148,7 @@ def check_same_mode(
         is_by_timestamp = by_timestamp == old.sequence_by
         new = new._replace(sequence_by=by_timestamp if is_by_timestamp else by_offset)
     for name, *values in zip(WriteMode._fields, old, new, strict=True):
-        old_value, new_value = (_fold(name, value, fold) for value in values)
+        old_value, new_value = (_normalize_names(name, value, normalize) for value in values)
         if None in values or old_value == new_value:
             continue
         texts = [x if isinstance(x, str) else ", ".join(x or ()) or "none" for x in values]
@@ -153,8 +158,8 @@ def check_same_mode(
         )
 
 
-def _fold(name: str, value: Any, fold: Callable[[str], str]) -> Any:
+def _normalize_names(name: str, value: Any, normalize: Callable[[str], str]) -> Any:
     if value is None or isinstance(value, str):
         return value
-    columns = [fold(column) for column in value]
+    columns = [normalize(column) for column in value]
     return set(columns) if name == "keys" else columns

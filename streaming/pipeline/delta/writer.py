@@ -108,7 +108,10 @@ class DeltaWriter:
         self._has_query_id = threading.Event()
 
     def check(self, spark: SparkSession, rows: DataFrame) -> None:
-        """Raise TableError if rows do not fit the sink or its table; store the table's layout."""
+        """Raise TableError unless the rows, the sink, and an existing table fit together.
+
+        Sets `table_exists` and, for an upsert, the layout, on which `prepare` depends.
+        """
         sink, is_upsert = self.sink, self.sink.mode == "upsert"
         table_schema = self.table.read_schema(spark)
         self.table_exists = table_schema is not None

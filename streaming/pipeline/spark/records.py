@@ -185,15 +185,15 @@ def _build_key_columns(
     """
     if records.key is None:
         key_names = {normalize(keys[0])} if len(keys) == 1 else set()
-        schema = StructType([x for x in schema.fields if normalize(x.name) in key_names])
+        key_schema = StructType([x for x in schema.fields if normalize(x.name) in key_names])
     else:
-        schema = parse_schema(records.key)
-    if not schema.fields:
+        key_schema = parse_schema(records.key)
+    if not key_schema.fields:
         return {}
-    key_object = parse_json(f.col("key"), schema, {})
-    values = {field.name: key_object.getField(field.name) for field in schema.fields}
-    if len(schema.fields) == 1:
-        (field,) = schema.fields
+    key_object = parse_json(f.col("key"), key_schema, {})
+    values = {field.name: key_object.getField(field.name) for field in key_schema.fields}
+    if len(key_schema.fields) == 1:
+        (field,) = key_schema.fields
         text = f.col("key").cast("string")
         text = f.when(f.is_valid_utf8(text), text)
         # Debezium's key is an object even for one column, {"id": 1}; other writers send the text.

@@ -65,7 +65,7 @@ def test_a_valid_checkpoint_passes(tmp_path, capsys):
     code, lines = doctor(capsys, "--checkpoint", query)
     assert code == 0
     assert lines == [
-        f"ok     query {QUERY} (Kafka sources 0): its last batch, 4, is completed"
+        f"ok     query {QUERY} (sources/0): its last batch, 4, is completed"
     ]  # fmt: skip
 
 

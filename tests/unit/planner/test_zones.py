@@ -41,9 +41,9 @@ THREE = {"1": "a", "2": "b", "3": "c"}
         pytest.param(THREE, {0: (150, "ab"), 1: (100, "bc"), 2: (50, "c")}, 0.0,
                      ["0.0% of the data read crosses zones"], id="even with cuts"),
         pytest.param(THREE, dict.fromkeys(range(3), (100, "a")), 0.65,
-                     ["at least 65.0% must cross zones: 100% of the work has replicas only in rack "
-                      "a, with 33% of the total speed: add executors there, or replicas of these "
-                      "partitions elsewhere"], id="all leaders in one zone"),
+                     ["at least 65.0% must cross zones: 100% of the work is near only to executors "
+                      "in rack a, which have 33% of the total speed: add executors there, or "
+                      "replicas near other executors"], id="all leaders in one zone"),
         pytest.param({"1": "a", "2": "b"}, {0: (100, "a"), 1: (100, "b"), 2: (100, "c")}, 1 / 3,
                      ["33.3% of the work has replicas only in rack c, where no executors run: "
                       "add executors there, or replicas in racks with executors"],
