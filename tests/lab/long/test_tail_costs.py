@@ -69,10 +69,10 @@ def backlog(racked: EmbeddedBroker) -> Topic:
 
 @pytest.fixture(scope="module")
 def four_executors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    session = start_spark(
-        f"local-cluster[{SLOTS},1,1024]", tmp_path_factory.mktemp("spark"),
-        spark_executorEnv_SPARK_EXECUTOR_ATTRIBUTE_RACK="a", spark_locality_wait="3s",
-    )  # fmt: skip
+    folder = tmp_path_factory.mktemp("spark")
+    with pytest.MonkeyPatch.context() as patch:  # executors inherit it
+        patch.setenv("SPARK_EXECUTOR_ATTRIBUTE_RACK", "a")
+        session = start_spark(f"local-cluster[{SLOTS},1,1024]", folder, spark_locality_wait="3s")
     executors = session.sparkContext._jsc.sc().getExecutorMemoryStatus
     wait_until(lambda: executors().size() > SLOTS, "all executors", 180)
     yield session
