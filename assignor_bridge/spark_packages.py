@@ -3,7 +3,7 @@
 Spark resolves `spark.jars.packages` while its JVM starts. Ivy does not lock its cache, so two
 drivers that start at once on a new machine can break each other's downloads. A missing package
 fails with sixty lines of Ivy output and JAVA_GATEWAY_EXITED. So Spark's own code first resolves the
-packages, under a lock, unless assignor-bridge's cache has a note of their jars, which all exist.
+packages, under a lock, unless assignor-bridge's cache has a list of their jars, which all exist.
 """
 
 from __future__ import annotations
@@ -45,28 +45,28 @@ def resolve(settings: Mapping[str, str], advice: str) -> bool:
     settings_hash = hashlib.sha256(
         json.dumps([spark_path, sorted(relevant_settings.items())]).encode()
     ).hexdigest()[:24]
-    note = ivy.cache_folder() / "spark-packages" / f"{settings_hash}.json"
-    if _is_resolved(note):
+    jar_list = ivy.cache_folder() / "spark-packages" / f"{settings_hash}.json"
+    if _is_resolved(jar_list):
         return True
     try:
         with ivy.lock_cache("spark-packages"):
-            if not _is_resolved(note):
-                ivy.retry(partial(_run_spark_submit, relevant_settings, note, advice))
+            if not _is_resolved(jar_list):
+                ivy.retry(partial(_run_spark_submit, relevant_settings, jar_list, advice))
     except ivy.CacheError:
         pass  # read-only, as in a container; Spark then resolves the packages itself
     return False
 
 
-def _is_resolved(note: Path) -> bool:
-    """Return whether the note and all jars in it exist."""
+def _is_resolved(jar_list: Path) -> bool:
+    """Return whether the list and all jars in it exist."""
     try:
-        jars = json.loads(note.read_text(encoding="utf-8"))["jars"]
+        jars = json.loads(jar_list.read_text(encoding="utf-8"))["jars"]
         return all(Path(jar).is_file() for jar in jars)
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
 
-def _run_spark_submit(settings: Mapping[str, str], note: Path, advice: str) -> None:
+def _run_spark_submit(settings: Mapping[str, str], jar_list: Path, advice: str) -> None:
     home = spark_home()
     # Spark's own script applies the same proxies and other settings as a normal start.
     command = [str(home / "bin" / "spark-submit"), "--master", "local"]
@@ -87,7 +87,7 @@ def _run_spark_submit(settings: Mapping[str, str], note: Path, advice: str) -> N
     folder = Path(stored_match[1].strip())
     expected_jars = [folder / _make_jar_name(c) for c in settings["spark.jars.packages"].split(",")]
     jars = [str(jar) for jar in expected_jars if jar.is_file()]  # a package may have only a POM
-    ivy.write_file(note, json.dumps({"jars": jars}).encode())
+    ivy.write_file(jar_list, json.dumps({"jars": jars}).encode())
 
 
 def _make_jar_name(coordinate: str) -> str:

@@ -48,13 +48,15 @@ class LoggedBatch:
 
 
 def read_query_id(folder: Folder) -> str | None:
-    """Return the query's id; None without `metadata`; raise CheckpointError if that has no id."""
+    """Return the query's id; None without `metadata`; raise CheckpointError if it is damaged."""
     raw = folder.read("metadata")
     if raw is None:
         return None
     metadata = _parse_json(raw)
     if not isinstance(metadata, dict) or not isinstance(metadata.get("id"), str):
-        raise CheckpointError(f"checkpoint {folder.name!r}: 'metadata' has no query id")
+        raise CheckpointError(
+            f"checkpoint {folder.name!r}: 'metadata' is damaged (no query id): restore a copy"
+        )
     return str(metadata["id"])
 
 

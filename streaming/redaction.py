@@ -31,7 +31,7 @@ PASSWORDS = r"://[^\s/@:'\"]*:[^\s'\"]+@"
 SECRET_OPTIONS = (
     rf"(?is)(?:{_SENSITIVE_NAMES})[\w.-]* -> .*?(?=, [\w.-]+ -> |\),(?:None|Some\()|\)\s*\n|$)"
 )
-_SECRET_KEY = re.compile(SECRET_KEYS)
+_SECRET_KEY_PATTERN = re.compile(SECRET_KEYS)
 #: Minimum length of a hidden value; shorter values occur inside ordinary words.
 _MIN_HIDDEN_CHARS = 3
 #: Shorter words are hidden only as whole words; shorter lines of a value are not hidden alone.
@@ -104,7 +104,7 @@ def is_secret_key(key: str) -> bool:
     >>> is_secret_key("kafka.sasl.jaas.config"), is_secret_key("kafka.bootstrap.servers")
     (True, False)
     """
-    return _SECRET_KEY.search(key) is not None
+    return _SECRET_KEY_PATTERN.search(key) is not None
 
 
 def has_password(value: str) -> bool:

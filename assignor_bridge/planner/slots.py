@@ -49,7 +49,7 @@ def share_slots(batch: MicroBatch, state: StickyState) -> MicroBatch:
 
 
 def _count_partitions(batch: MicroBatch, state: StickyState) -> Ints:
-    """Count each executor's partitions; a new one has those of executors that left its host."""
+    """Count each executor's partitions; a new one is credited with those lost on its host."""
     slots = np.array([reader.slots for reader in state.readers], np.int64)
     reader = np.repeat(np.arange(len(slots)), slots)
     counts = np.bincount(reader[state.member[state.member >= 0]], minlength=len(slots)).tolist()

@@ -208,7 +208,7 @@ def _join_zones(
             for task in tail.tasks
         ]
     tasks.sort(key=lambda row: -row[0])
-    # Tasks read their parts by range.
+    # Sort each task's parts by piece: by range and offset.
     rows = [(i, s, e, n) for n, (_, _, task) in enumerate(tasks) for i, s, e in sorted(task)]
     piece, start, end, task = np.array(rows, np.int64).T
     tail_pieces = Pieces(pieces.row[piece], start, end, pieces.slot[piece])

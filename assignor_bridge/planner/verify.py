@@ -41,7 +41,9 @@ def check_plan(name: str, batch: MicroBatch, pieces: Pieces, task: Ints, tasks: 
     refuse(is_unread, lambda _: "is missing", np.arange(batch.ranges))
     is_first = np.append(True, row[1:] != row[:-1])
     due_start = np.where(is_first[: len(row)], batch.start[row], np.append(0, end)[: len(row)])
-    refuse(start < due_start, lambda i: f"repeats offsets {start[i]} to {due_start[i] - 1}")
+    repeated_end = np.minimum(end, due_start)
+    refuse(start < batch.start[row], lambda i: f"starts at {start[i]}")
+    refuse(start < due_start, lambda i: f"repeats offsets {start[i]} to {repeated_end[i] - 1}")
     refuse(start > due_start, lambda i: f"loses offsets {due_start[i]} to {start[i] - 1}")
     is_last = np.append(is_first[1:], True)[: len(row)]
     has_wrong_end = is_last & (end != batch.end[row])

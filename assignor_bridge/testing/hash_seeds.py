@@ -42,7 +42,7 @@ def answers(assignor: Assignor, *, same: bool) -> Iterator[str]:
         same_topics = same or number % 2 == 0
         group = random_group(rng, same=same_topics, racks=number % 3 == 0)
         for _ in range(_STATE_COUNT):
-            group = _add_random_load(rng, group)
+            group = _set_random_lags_and_standbys(rng, group)
             if reason := assignor.refusal(group):
                 yield f"{group.ids} of {dict(group.topics)}: refused, {reason}"
                 break
@@ -55,7 +55,7 @@ def answers(assignor: Assignor, *, same: bool) -> Iterator[str]:
             group = disturb(rng, last_round.after, same=same_topics)
 
 
-def _add_random_load(rng: random.Random, group: Group) -> Group:
+def _set_random_lags_and_standbys(rng: random.Random, group: Group) -> Group:
     lags = {t: {p: rng.choice(_LAGS) for p in range(n)} for t, n in sorted(group.topics.items())}
     return replace(group, lags=lags, standby_replicas=rng.randint(0, 2))
 

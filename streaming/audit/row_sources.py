@@ -115,8 +115,8 @@ def _select_columns(
         return frame.select(*selected, *content_columns), content_columns
     except PySparkException as error:
         raise OptionError(
-            f"--columns {','.join(columns)}: not all exist; the table's columns are "
-            f"{', '.join(frame.columns)}"
+            f"--columns {','.join(columns)}: not all exist with types that fit a topic, partition, "
+            f"and offset: name others of the table's columns ({', '.join(frame.columns)})"
         ) from error
 
 

@@ -18,19 +18,19 @@ _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _SPARK_VERSIONS = ((4, 0), (4, 1), (4, 2))
 
 
-def delta_coordinate(version: str | None = None) -> str:
-    """Return Delta's Maven coordinate for a Spark version (default: the installed one).
+def delta_coordinate(spark: str | None = None) -> str:
+    """Return Delta's Maven coordinate for Spark's version `spark` (default: the installed one).
 
     A newer Spark gets the newest build; an older one without a build raises OptionError.
 
     >>> delta_coordinate("4.0.4"), delta_coordinate("4.9.1")
     ('io.delta:delta-spark_4.0_2.13:4.4.0', 'io.delta:delta-spark_4.2_2.13:4.4.0')
     """
-    version = version or spark_version()
-    major, minor = min(_parse_minor_version(version), _SPARK_VERSIONS[-1])
+    spark = spark or spark_version()
+    major, minor = min(_parse_minor_version(spark), _SPARK_VERSIONS[-1])
     if (major, minor) not in _SPARK_VERSIONS:
         versions = ", ".join(f"{major}.{minor}" for major, minor in _SPARK_VERSIONS)
-        raise OptionError(f"no Delta version is known for Spark {version}, only for {versions}")
+        raise OptionError(f"no Delta version is known for Spark {spark}, only for {versions}")
     return f"io.delta:delta-spark_{major}.{minor}_2.13:{DELTA_VERSION}"
 
 

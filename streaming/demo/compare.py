@@ -36,11 +36,11 @@ def _make_median_format(get: Callable[[BatchFigures], float | None]) -> Callable
 
 
 def _make_sum_format(metric: str) -> Callable[[RunFigures], str]:
-    return lambda run: f"{sum(v):.0f}" if (v := run.metric(metric)) else _UNKNOWN
+    return lambda run: f"{sum(v):.0f}" if (v := run.list_metric_values(metric)) else _UNKNOWN
 
 
 def _make_share_format(metric: str) -> Callable[[RunFigures], str]:
-    return lambda run: f"{fmean(v):.0%}" if (v := run.metric(metric)) else _UNKNOWN
+    return lambda run: f"{fmean(v):.0%}" if (v := run.list_metric_values(metric)) else _UNKNOWN
 
 
 _FIGURES = (

@@ -117,7 +117,7 @@ class RunFigures:
         were_local = [task.local for task in self.measured_tasks]
         return sum(were_local) / len(were_local) if were_local else None
 
-    def metric(self, name: str) -> list[float]:
+    def list_metric_values(self, name: str) -> list[float]:
         """Return the values of a metric, one per measured batch that has it."""
         return [float(b.metrics[name]) for b in self.measured_batches if name in b.metrics]
 

@@ -130,7 +130,11 @@ class SparkUi:
         if not isinstance(applications, list) or not all("id" in a for a in applications):
             raise not_a_ui
         if not applications:
-            raise OptionError(f"{address} has 0 applications: set spark.eventLog.enabled=true")
+            raise OptionError(
+                f"{address} lists no applications: start the query with "
+                "spark.eventLog.enabled=true and the history server's log folder as "
+                "spark.eventLog.dir"
+            )
         candidates = [a for a in applications if history is None or str(a["id"]) == history[1]]
         if len(candidates) != 1:
             ids = ", ".join(str(a["id"]) for a in applications[:5])

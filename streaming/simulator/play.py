@@ -146,7 +146,7 @@ class SimulatedQuery:
         record_bytes = batch.bytes_per_record
         if record_bytes is None:
             record_bytes = np.full(len(batch.records), 100.0)
-        bytes_of = dict(zip(batch.partitions, record_bytes.tolist(), strict=True))
+        record_bytes_by_partition = dict(zip(batch.partitions, record_bytes.tolist(), strict=True))
         is_far, crossed_bytes = _make_cross_zone_test(batch), 0.0
         for run in runs:
             slowness = batch.slowness.get(run.executor, 1.0)
@@ -156,7 +156,7 @@ class SimulatedQuery:
                 spent_s = r.size * cost[tp] * slowness
                 busy_s[run.executor] += spent_s
                 reports.append((tp, run.executor, r.size, spent_s))
-                crossed_bytes += r.size * bytes_of[tp] * is_far(tp, run.executor)
+                crossed_bytes += r.size * record_bytes_by_partition[tp] * is_far(tp, run.executor)
                 for first, last in readers[: 1 + is_head]:
                     if r.start == first_offset[tp]:
                         first[tp] = run.executor
@@ -172,7 +172,7 @@ class SimulatedQuery:
             np.array([tp.number for tp, _, _, _ in reports], np.int64),
             encode_names([executor for _, executor, _, _ in reports]),
             size,
-            size * np.array([bytes_of[r[0]] for r in reports], np.float64),
+            size * np.array([record_bytes_by_partition[r[0]] for r in reports], np.float64),
             np.array([r[3] for r in reports], np.float64),
             size,
         )

@@ -56,7 +56,7 @@ def check_folders(job: Job, locations: Mapping[str, str] | None = None) -> None:
     owner_by_parts: dict[tuple[str, ...], tuple[str, bool]] = {}
     for key_path, table in job.tables:
         location = (locations or {}).get(key_path) or table.path
-        path = table.path or location
+        message_path = table.path or location
         parts = _split_path(location) if location is not None else _split_name(table.table or "")
         other_key_path, is_shared = owner_by_parts.setdefault(parts, (key_path, table.shared))
         if other_key_path != key_path and not (is_shared and table.shared):
@@ -65,8 +65,8 @@ def check_folders(job: Job, locations: Mapping[str, str] | None = None) -> None:
                 "use different tables (to combine rows of the same kind, use UNION ALL in a "
                 "transform, or set 'shared: true' for both if they append)"
             )
-        if path is not None and other_key_path == key_path:
-            tables.append(_Folder(key_path, path, parts))
+        if message_path is not None and other_key_path == key_path:
+            tables.append(_Folder(key_path, message_path, parts))
     inner_folders, outer_folders = list(tables), list(tables)
     if job.checkpoint is not None:
         checkpoint = _Folder("checkpoint", job.checkpoint, _split_path(job.checkpoint))

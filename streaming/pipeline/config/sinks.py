@@ -88,7 +88,7 @@ class DeltaSink(_TableSection):
     cluster_by: ColumnNames = ()
     """Columns that a new table is clustered by."""
     schema_evolution: bool = False
-    """Whether new columns are added to the table; otherwise, they are an error."""
+    """Whether new columns and struct fields are added to the table; otherwise, they are errors."""
     target_file_size: Size = "128MB"
     """Approximate file size. A small batch is written as one file. With `off`, Spark writes one
     file per task."""

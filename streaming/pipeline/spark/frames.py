@@ -64,7 +64,10 @@ def _preserve_user_views(spark: SparkSession, names: list[str]) -> Iterator[None
 
 
 def collect_upserts(job: Job, sinks: Sequence[Sink]) -> list[Upsert]:
-    """Return the sinks' upserts; a transform that reads Kafka's key may set their key columns."""
+    """Return the sinks' upserts.
+
+    Transforms may set their key columns if any is in Python, or is SQL that reads Kafka's key.
+    """
     sql_texts = [transform.sql for transform in job.all_transforms.values()]
     set_by_transform = any(x is None or bool(_KAFKA_KEY_IN_SQL.search(x)) for x in sql_texts)
     return [

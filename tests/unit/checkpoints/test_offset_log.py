@@ -149,7 +149,7 @@ def test_the_newest_valid_state_is_used_and_others_give_warnings(tmp_path):
     ("files", "message"),
     [
         pytest.param({}, "is not a streaming checkpoint", id="empty folder"),
-        pytest.param({"metadata": "{}"}, "has no query id", id="metadata of something else"),
+        pytest.param({"metadata": "{}"}, "no query id", id="metadata of something else"),
         pytest.param({"metadata": '{"id":"q"}'}, "no Kafka source", id="nothing planned yet"),
         pytest.param({"offsets/0": f"v1\n{META % 1}\n5\n-"}, "no Kafka source", id="rate source"),
         pytest.param({"offsets/0": f"v3\n{META % 1}\n{ENDS % 1}"}, "version 3, but 2 is the newest",

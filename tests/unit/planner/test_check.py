@@ -34,6 +34,7 @@ def test_a_plan_that_tiles_the_ranges_passes_in_any_order():
                      "t-0 offsets 10 to 19 loses offsets 14 to 14", id="a gap"),
         pytest.param([(0, 10, 16, 0), *GOOD[1:]], (0, 1, 1), 2,
                      "repeats offsets 15 to 15", id="an overlap"),
+        pytest.param([(0, 9, 15, 0), *GOOD[1:]], (0, 1, 1), 2, "starts at 9", id="an early start"),
         pytest.param([(0, 11, 15, 0), *GOOD[1:]], (0, 1, 1), 2, "loses offsets", id="a late start"),
         pytest.param([*GOOD[:2], (1, 0, 4, 1)], (0, 1, 1), 2, "ends at 4 instead of 5", id="short"),
         pytest.param([*GOOD[:2], (1, 0, 6, 1)], (0, 1, 1), 2, "ends at 6 instead of 5", id="long"),

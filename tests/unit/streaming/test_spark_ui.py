@@ -189,7 +189,7 @@ def test_a_password_is_sent_and_never_told(tmp_path, capsys):
         pytest.param(RECORDED, "/history/app-9", 2, f"has no application app-9: give the address "
                      f"of one application, such as http://127.0.0.1:PORT/history/ID (IDs: {APP})",
                      id="app"),
-        pytest.param({"/api/v1/applications": []}, "", 2, "has 0 applications", id="empty"),
+        pytest.param({"/api/v1/applications": []}, "", 2, "lists no applications", id="empty"),
         pytest.param(with_jobs(*(f"{q}\nid = {q}\nrunId = {q}\nbatch = 0" for q in "ab")), "", 2,
                      "has 2 queries: choose one by name or ID with --query: a, b", id="two"),
     ],
