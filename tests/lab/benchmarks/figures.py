@@ -113,5 +113,21 @@ def balanced_lags(rows: Rows) -> float:
     )
 
 
+def times_tuned_spark(rows: Rows) -> float:
+    """Return the most, over workloads, of the lower end of our interval to tuned Spark."""
+    intervals = [r["interval"] for r in where(rows, way="lag-aware-sticky")]
+    return max(float(interval.partition(" ")[0]) for interval in intervals)
+
+
+def lost_regimes(points: int) -> Figure:
+    """Count the regimes in which a Spark setting is better by more than these points."""
+    return lambda rows: sum(r["over_spark"] > points / 100 for r in rows)
+
+
+def regret_at(share: float) -> Figure:
+    """Return the regret that this share of the regimes does not exceed."""
+    return lambda rows: float(sorted(r["regret"] for r in rows)[int(share * len(rows))])
+
+
 def only(column: str, **cells: Any) -> Figure:
     return lambda rows: float(where(rows, **cells)[0][column])

@@ -89,5 +89,6 @@ STEPS: tuple[Step, ...] = (
 #: Targets' pages that no step measures, and why.
 ELSEWHERE = {
     "kills": "hours: `make chaos`",
+    "regret": "half an hour of simulation: `pytest -m benchmark` on test_bench_regret.py",
     "before_after": "needs another checkout: `python -m tests.lab.benchmarks.before_after`",
 }
