@@ -127,7 +127,7 @@ def test_racks_of_executors_and_replicas_reach_the_first_plan(
     assert asked == [({first: "a", second: "b"}, [["a"]] * 4)] * 2
     metrics = metrics_of(progresses)
     assert all(15 < int(m["assignor.crossZoneOffsets"]) <= 20 for m in metrics)
-    assert all("with 50% of the total speed" in m["assignor.zoneAdvice"] for m in metrics)
+    assert all("which have 50% of the total speed" in m["assignor.zoneAdvice"] for m in metrics)
 
     assert len(driver_log.lines("requested the racks of 1 topics: [[a]]")) == 1
     [told] = driver_log.lines("plans by zones")
