@@ -86,7 +86,6 @@ def append(spark: SparkSession, topic: Topic, way: str, kind: str, folder: Path)
     query = (
         read_topic(spark, topic, options)
         .selectExpr("partition", "offset", "length(value) AS bytes", sleep)
-        .drop("slept")
         .writeStream.format("delta")
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(availableNow=True)
@@ -101,7 +100,7 @@ def append(spark: SparkSession, topic: Topic, way: str, kind: str, folder: Path)
     if way != "spark":
         assert_planned(batches)
         for name in ("tasks", "tailTasks", "movedPartitions"):
-            figures[name] = sum(int(m[f"assignor.{name}"]) for m in metrics[1:])
+            figures[name] = sum(int(m.get(f"assignor.{name}", 0)) for m in metrics[1:])
         received, read = (float(metrics[-1][f"assignor.{n}Bytes"]) for n in ("received", "read"))
         figures["received_times_read"] = round(received / read, 3)
     print(figures, flush=True)
