@@ -2,7 +2,7 @@
 
 A user's own append to a Delta table, of 20 batches of 8 x 100 records of 4 KB, on four executors of
 one slot. Where times are predictable, each record waits 5 ms. Where they are not, a record's wait
-is drawn anew for each partition and batch, from 1.25 to 20 ms. Spark's best setting of such rows in
+is drawn for each partition and batch, from 1.25 to 20 ms. Spark's best setting of such rows in
 docs/losses.md is `minPartitions` with eight tasks per slot.
 """
 
@@ -49,15 +49,17 @@ WAYS = {
 
 
 @pytest.fixture(scope="module")
-def racked() -> Iterator[EmbeddedBroker]:
+def broker_in_rack() -> Iterator[EmbeddedBroker]:
     """A broker in rack a: received bytes are reported only if racks are known."""
     with EmbeddedBroker(properties={"broker.rack": "a"}) as broker:
         yield broker
 
 
 @pytest.fixture(scope="module")
-def backlog(racked: EmbeddedBroker) -> Topic:
-    topic = Topic(racked.bootstrap_servers, f"tail-costs-{uuid4().hex[:8]}").create(PARTITIONS)
+def backlog(broker_in_rack: EmbeddedBroker) -> Topic:
+    topic = Topic(broker_in_rack.bootstrap_servers, f"tail-costs-{uuid4().hex[:8]}").create(
+        PARTITIONS
+    )
     producer = Producer({"bootstrap.servers": topic.bootstrap_servers, "linger.ms": 50})
     for partition in range(PARTITIONS):
         for _ in range(BATCHES * RECORDS):
@@ -137,11 +139,11 @@ def test_a_tail_writes_fewer_files_than_spark_and_receives_little_twice(
     assert tail["received_times_read"] <= 1.1
 
 
-def test_a_tail_requests_no_executors(racked: EmbeddedBroker, tmp_path: Path) -> None:
+def test_a_tail_requests_no_executors(broker_in_rack: EmbeddedBroker, tmp_path: Path) -> None:
     """20 batches of unpredictable times, with dynamic allocation from one executor to four."""
     counts = {}
     for tail in ("auto", "off"):
-        topic = Topic(racked.bootstrap_servers, f"allocation-{uuid4().hex[:8]}")
+        topic = Topic(broker_in_rack.bootstrap_servers, f"allocation-{uuid4().hex[:8]}")
         with standalone_cluster(tmp_path / tail / "cluster", workers(2, 2)) as cluster:
             arguments = (cluster.url, topic.bootstrap_servers, topic.name, tmp_path / tail, tail)
             done = drivers.run(tail_allocation_driver, *arguments, limit_s=600)
