@@ -228,7 +228,7 @@ def test_alternating_large_and_tiny_batches_move_nothing():
     assert len(cluster.idle) == 4
 
 
-@settings(max_examples=3)
+@settings(max_examples=6)
 @example(
     rate=1501, overhead_s=0.3, trigger_s=20.0, slots=4, start=1
 )  # tails of large ranges gather
