@@ -44,6 +44,7 @@ test: jar  ## All tests but `long`: those that start drivers follow lint and uni
 .PHONY: unit-then-drivers one-session
 unit-then-drivers: lint
 	@failed=0; $(MAKE) --no-print-directory unit || failed=1; \
+	  $(BIN)/python -m tests.support.class_archive; \
 	  $(BIN)/python -m pytest tests/integration -m "integration and not long and (kills or drivers)" || failed=1; \
 	  exit $$failed
 

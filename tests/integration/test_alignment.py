@@ -16,7 +16,7 @@ from tests.support.spark_tools import (
     assert_planned,
     read_topic,
     run_in_batches,
-    run_to_delta,
+    run_to_table,
     to_dict,
     wait_for_end,
     wait_until,
@@ -195,7 +195,7 @@ def test_it_holds_with_other_limits_and_idle_partitions(
     write(topic.create(4), stamps)
     table = str(tmp_path / "table")
 
-    progresses = run_to_delta(spark, topic, checkpoint, table, **ALIGNED, **limits)
+    progresses = run_to_table(spark, topic, checkpoint, table, **ALIGNED, **limits)
 
     assert_planned(progresses)
     assert_aligned(checkpoint, topic, stamps)
@@ -211,7 +211,7 @@ def test_a_stamp_of_the_future_neither_holds_up_nor_pulls_ahead(
     write(topic.create(3), stamps)
     table = str(tmp_path / "table")
 
-    progresses = run_to_delta(spark, topic, checkpoint, table, **ALIGNED)
+    progresses = run_to_table(spark, topic, checkpoint, table, **ALIGNED)
 
     assert_planned(progresses)
     assert_each_row_once(spark, table, list(map(len, stamps)))
@@ -363,7 +363,7 @@ def test_a_bad_value_is_one_line_at_the_start(
     topic.create(1)
     said = f"'assignor.alignEventTime' is '{value}': a duration with its unit"
     with pytest.raises(StreamingQueryException, match=said):
-        run_to_delta(
+        run_to_table(
             spark, topic, checkpoint, checkpoint + "-table",
             **{**ALIGNED, "assignor.alignEventTime": value},
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The drop-in, as a user sees it: rows in Delta, the executors that read them, metrics."""
+"""The drop-in, as a user sees it: rows in a table, the executors that read them, metrics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.spark_tools import (
     list_tasks_since,
     read_topic,
     run_in_batches,
-    run_to_delta,
+    run_to_table,
     to_dict,
     to_list,
     wait_for_end,
@@ -59,7 +59,9 @@ def test_a_skewed_topic_is_read_evenly_by_both_executors(
     table = str(tmp_path / "table")
     before = get_last_stage(spark)
 
-    [progress] = run_to_delta(spark, topic, checkpoint, table, assignor="lag-aware-sticky")
+    [progress] = run_to_table(
+        spark, topic, checkpoint, table, sink="delta", assignor="lag-aware-sticky"
+    )
 
     assert sorted(records_by_executor(spark, before).values()) == [110_500, 110_500]
     assert_each_row_once(spark, table, SKEWED)
@@ -84,7 +86,7 @@ def test_without_the_option_plan_tasks_and_metrics_are_sparks_own(
     table = str(tmp_path / "table")
     before = get_last_stage(spark)
 
-    [progress] = run_to_delta(spark, topic, checkpoint, table)
+    [progress] = run_to_table(spark, topic, checkpoint, table)
 
     assert not [name for name in progress["sources"][0]["metrics"] if "assignor" in name]
     per_task = sorted(r.records for r in list_tasks_since(spark, before) if r.stage == before + 1)
@@ -124,7 +126,7 @@ def test_tasks_run_where_they_were_planned_over_ten_micro_batches(
     topic.create(8).fill(counts)
     before = get_last_stage(spark)
 
-    progresses = run_to_delta(
+    progresses = run_to_table(
         spark,
         topic,
         checkpoint,
@@ -166,7 +168,7 @@ def test_switching_the_option_between_restarts_loses_and_repeats_nothing(
         topic.fill([500, 400, 30, 2, 1, 0], first=0) if round_number == 0 else None
         if round_number:
             refill(topic, round_number)
-        progresses = run_to_delta(spark, topic, checkpoint, table, **options, **limit)
+        progresses = run_to_table(spark, topic, checkpoint, table, **options, **limit)
         total += sum(p["numInputRows"] for p in progresses)
     counts = [500 * 5, 400 * 5, 30 * 5, 2 * 5, 1 * 5, 0]
     assert total == sum(counts)
@@ -444,12 +446,12 @@ def test_a_stream_that_starts_switched_off_needs_no_python(
     spark.conf.set("spark.assignor.enabled", "false")
     spark.conf.set("spark.assignor.python", str(tmp_path / "missing"))
     try:
-        [progress] = run_to_delta(
+        [progress] = run_to_table(
             spark, topic, checkpoint, str(tmp_path / "table"), assignor="lag-aware-sticky"
         )
         spark.conf.set("spark.assignor.enabled", "no")
         with pytest.raises(StreamingQueryException, match="must be true or false, not 'no'"):
-            run_to_delta(spark, topic, checkpoint, str(tmp_path / "table"), assignor="range")
+            run_to_table(spark, topic, checkpoint, str(tmp_path / "table"), assignor="range")
     finally:
         spark.conf.unset("spark.assignor.enabled")
         spark.conf.set("spark.assignor.python", python)

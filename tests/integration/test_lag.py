@@ -25,7 +25,7 @@ from streaming.kafka.groups import GroupError, fetch_group_offsets
 from streaming.kafka.topics import delete_topics
 from streaming.observe.checkpoint_files import DamagedCheckpointError, read_checkpoint
 from tests.support.kafka_topics import Topic
-from tests.support.spark_tools import run_to_delta, wait_until
+from tests.support.spark_tools import run_to_table, wait_until
 from tests.unit.lag.checkpoint_files import write_query
 
 if TYPE_CHECKING:
@@ -94,9 +94,10 @@ def ran(
     topic.fill([60, 50, 0])
     folder = tmp_path_factory.mktemp("lag")
     done = Ran(topic, str(folder / "checkpoint"), str(folder / "table"), new_group())
-    run_to_delta(
+    run_to_table(
         spark, topic, done.checkpoint, done.table,
-        assignor="lag-aware-sticky", assignor_commitGroup=done.group, maxOffsetsPerTrigger="60",
+        sink="delta", assignor="lag-aware-sticky", assignor_commitGroup=done.group,
+        maxOffsetsPerTrigger="60",
     )  # fmt: skip
     return done
 

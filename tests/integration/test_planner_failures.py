@@ -20,7 +20,7 @@ from tests.support.spark_tools import (
     assert_each_row_once,
     read_topic,
     run_in_batches,
-    run_to_delta,
+    run_to_table,
     wait_for_end,
     wait_until,
 )
@@ -146,10 +146,10 @@ def test_on_error_fail_stops_the_query_and_a_restart_goes_on_exactly(
     options = {"assignor": "lag-aware-sticky", "maxOffsetsPerTrigger": "40"}
 
     with pytest.raises(StreamingQueryException, match=said):
-        run_to_delta(spark, topic, checkpoint, table, assignor_onError="fail", **options)
+        run_to_table(spark, topic, checkpoint, table, assignor_onError="fail", **options)
 
     planner("record")
-    run_to_delta(spark, topic, checkpoint, table, assignor_onError="fail", **options)
+    run_to_table(spark, topic, checkpoint, table, assignor_onError="fail", **options)
     assert_each_row_once(spark, table, COUNTS)
 
 

@@ -35,7 +35,7 @@ from tests.support.rights import (
 )
 from tests.support.secured_broker import LOGIN, PASSWORD, create_rule, grant, start_secured
 from tests.support.shared_reader_tools import find_root_cause
-from tests.support.spark_tools import assert_planned, run_to_delta, wait_until
+from tests.support.spark_tools import assert_planned, run_to_table, wait_until
 from tests.unit.lag.checkpoint_files import write_query
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def stream(
     }
     topic = Topic(place.secured.address, place.topic.name)
     try:
-        progresses = run_to_delta(spark, topic, f"{run}/checkpoint", f"{run}/table", **options)
+        progresses = run_to_table(spark, topic, f"{run}/checkpoint", f"{run}/table", **options)
     except StreamingQueryException as error:
         return Outcome(1, [find_root_cause(error)])
     assert_planned(progresses)

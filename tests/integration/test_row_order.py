@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.lab.benchmarks.report import commit
 from tests.support import delta_positions_driver, drivers, row_order_driver, salted_driver
-from tests.support.row_order_driver import DISTRIBUTIONS, SHARED, SPARKS
+from tests.support.row_order_driver import BATCHES, DISTRIBUTIONS
 
 if TYPE_CHECKING:
     from streaming.kafka.embedded import EmbeddedBroker
@@ -29,52 +29,56 @@ RUNS = Path(__file__).parents[2] / "build" / "kills"
 
 pytestmark = [pytest.mark.integration, pytest.mark.kills, pytest.mark.timeout(1200)]
 
-BATCHES = {"shared": SHARED, "spark": SPARKS}
-Lines = dict[tuple[str, str], list[dict[str, Any]]]
+READERS = ["shared", pytest.param("spark", marks=pytest.mark.long)]
+Lines = dict[str, list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module", params=READERS)
+def reader(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def lines(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Lines:
-    """Run the driver; its lines by reader and by what it did with a batch."""
+def lines(broker: EmbeddedBroker, reader: str, tmp_path_factory: pytest.TempPathFactory) -> Lines:
+    """Run the driver; its lines by what it did with a batch."""
     name, folder = f"row-order-{uuid.uuid4().hex[:6]}", tmp_path_factory.mktemp("row-order")
-    done = drivers.run(row_order_driver, broker.bootstrap_servers, name, folder, limit_s=1100)
+    place = (broker.bootstrap_servers, name, folder)
+    done = drivers.run(row_order_driver, *place, reader, limit_s=1100)
     found: Lines = {}
     for line in drivers.parse_json_lines(done):
-        found.setdefault((line["reader"], line.get("done", "metrics")), []).append(line)
+        found.setdefault(line.get("done", "metrics"), []).append(line)
     return found
 
 
-@pytest.mark.parametrize("reader", BATCHES)
 def test_each_batch_is_planned_by_the_assignor(lines: Lines, reader: str) -> None:
-    [of_query] = lines[reader, "metrics"]
+    [of_query] = lines["metrics"]
     planned = {(m["assignor.strategy"], m["assignor.fallbacks"]) for m in of_query["metrics"]}
     assert planned == {("lag-aware-sticky", "0")}
     assert len(of_query["metrics"]) == len(BATCHES[reader])
 
 
-@pytest.mark.parametrize("reader", BATCHES)
 @pytest.mark.parametrize("how", ["again", "retried", "speculated", "cached"])
-def test_actions_on_a_batch_give_the_same_rows_in_the_same_order(
-    lines: Lines, reader: str, how: str
-) -> None:
-    batches = lines[reader, "compare"]
+def test_actions_on_a_batch_give_the_same_rows_in_the_same_order(lines: Lines, how: str) -> None:
+    batches = lines["compare"]
     assert [batch["differences"][how] for batch in batches] == [0] * len(batches)
     assert [batch["rows"] for batch in batches] == [{"lost": 0, "doubled": 0}] * len(batches)
     attempts = [batch["attempts"] for batch in batches]
     assert all(each["failed"] >= 2 and each["speculative"] >= 1 for each in attempts), attempts
 
 
+@pytest.mark.parametrize("reader", READERS[:1], indirect=True)
 def test_cached_rows_are_the_same_after_an_executor_has_died(lines: Lines) -> None:
-    [batch] = lines["shared", "cached"]
+    [batch] = lines["cached"]
     assert batch["differences"] == {"cached": 0}
     assert batch["rows"] == {"lost": 0, "doubled": 0}
 
 
+@pytest.mark.parametrize("reader", READERS[:1], indirect=True)
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_no_row_is_lost_or_doubled_when_a_part_of_a_stage_is_repeated(
     lines: Lines, distribution: str
 ) -> None:
-    [batch] = lines["shared", "shuffle"]
+    [batch] = lines["shuffle"]
     assert batch[distribution] == {"lost": 0, "doubled": 0}
 
 

@@ -12,7 +12,7 @@ from checkpoints.state_text import VERSION
 from tests.support import planner_proxy
 from tests.support.java_program import compile_programs, run_java
 from tests.support.small_disk import NotPossibleError, fill_up, mount_small_disk, remount
-from tests.support.spark_tools import assert_each_row_once, run_in_batches, run_to_delta
+from tests.support.spark_tools import assert_each_row_once, run_in_batches, run_to_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,7 +79,7 @@ def test_a_restart_goes_on_with_the_state_of_the_last_completed_batch(
     topic.create(3).fill(COUNTS)
     table = str(tmp_path / "table")
     planner("record")
-    run_to_delta(spark, topic, checkpoint, table, **BATCHED)
+    run_to_table(spark, topic, checkpoint, table, **BATCHED)
     last = planner_proxy.read_plans(record)[-1]["state"]
     assert len(planner_proxy.read_plans(record)) == 5
     assert len(files(checkpoint)) == 3
@@ -92,7 +92,7 @@ def test_a_restart_goes_on_with_the_state_of_the_last_completed_batch(
 
     record.unlink()
     topic.fill(COUNTS, first=60)
-    run_to_delta(spark, topic, checkpoint, table, **BATCHED)
+    run_to_table(spark, topic, checkpoint, table, **BATCHED)
 
     assert planner_proxy.read_snapshots(record)[0]["state"] == last
     [warning] = driver_log.lines("cannot use its stored state")
@@ -129,7 +129,7 @@ def test_bad_state_files_are_passed_over_with_one_warning(
     topic.create(3).fill(COUNTS)
     table = str(tmp_path / "table")
     in_three = BATCHED | {"maxOffsetsPerTrigger": "60"}
-    run_to_delta(spark, topic, checkpoint, table, **in_three)
+    run_to_table(spark, topic, checkpoint, table, **in_three)
     good, *bad = files(checkpoint)
     kept = good.read_text()
     for how, path in zip((second, newest), bad, strict=True):
@@ -137,7 +137,7 @@ def test_bad_state_files_are_passed_over_with_one_warning(
 
     planner("record")
     topic.fill(COUNTS, first=60)
-    run_to_delta(spark, topic, checkpoint, table, **in_three)
+    run_to_table(spark, topic, checkpoint, table, **in_three)
 
     assert planner_proxy.read_snapshots(record)[0]["state"] == kept
     [warning] = driver_log.lines("cannot use its stored state")

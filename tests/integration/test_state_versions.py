@@ -12,7 +12,7 @@ from tests.support import other_version
 from tests.support.spark_tools import (
     assert_each_row_once,
     assert_planned,
-    run_to_delta,
+    run_to_table,
     write_interpreter,
 )
 
@@ -67,7 +67,7 @@ def test_a_checkpoint_goes_up_to_the_next_version_down_and_up_again(
     for run, is_next in enumerate((False, True, False, True)):
         topic.fill([EACH] * 3, first=run * EACH)
         next_version(is_next)
-        assert_planned(run_to_delta(spark, topic, checkpoint, table, **OPTION))
+        assert_planned(run_to_table(spark, topic, checkpoint, table, **OPTION))
         assert_each_row_once(spark, table, [(run + 1) * EACH] * 3)
         assert len(driver_log.lines(UNUSED)) == (0 if run < 2 else 1)
         newest.append(state_files(checkpoint)[-1])

@@ -1,10 +1,10 @@
 """Read the batches of a query more than once; test_row_order.py runs this driver.
 
 There are two hosts of one slot each, because Spark starts a copy of a slow task only on another
-host. A query reads a topic in batches, and `SHARED` or `SPARKS` names the action for each. The
-driver prints a line of JSON per batch: `lost` and `doubled` compare the rows with the topic, and
-`differences` counts rows that differ from those of the first action. A last line per query has the
-source's metrics. Further arguments are Spark settings, with `_` for `.` in their names.
+host. A query reads a topic in batches with the given reader, and `BATCHES` names the action for
+each batch. The driver prints a line of JSON per batch: `lost` and `doubled` compare the rows with
+the topic, and `differences` counts rows that differ from those of the first action. A last line has
+the source's metrics. Further arguments are Spark settings, with `_` for `.` in their names.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 #: Actions for the batches of each reader, in order.
-SHARED = ("shuffle", "compare", "cached")
-SPARKS = ("compare",)
+BATCHES = {"shared": ("shuffle", "compare", "cached"), "spark": ("compare",)}
 #: Ways to distribute rows in a shuffle.
 DISTRIBUTIONS = ("rand", "rdd", "id")
 PARTITIONS, RECORDS = 16, 250  # records of each partition in a batch
@@ -53,10 +52,10 @@ _LIMIT_S = 300
 
 
 def main() -> None:
-    servers, name, folder_name, *settings = sys.argv[1:]
-    folder = Path(folder_name)
+    servers, name, folder_name, reader, *settings = sys.argv[1:]
+    folder, batches = Path(folder_name), BATCHES[reader]
     topic = Topic(servers, name).create(PARTITIONS)
-    fill_in_batches(topic, [len(SHARED) * RECORDS] * PARTITIONS, batches=5 * len(SHARED))
+    fill_in_batches(topic, [len(batches) * RECORDS] * PARTITIONS, batches=5 * len(batches))
     with standalone_cluster(folder / "cluster", workers(*[1] * EXECUTORS)) as cluster:
         spark = start_spark(
             cluster.url, folder,
@@ -65,8 +64,7 @@ def main() -> None:
             spark_speculation_quantile="1.0",  # none until `speculation` lowers it
             **dict(setting.split("=", 1) for setting in settings),
         )  # fmt: skip
-        for reader, batches in (("shared", SHARED), ("spark", SPARKS)):
-            run_query(spark, topic, folder, reader, batches)
+        run_query(spark, topic, folder, reader, batches)
         spark.stop()
 
 

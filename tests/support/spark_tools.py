@@ -128,15 +128,21 @@ def read_topic(spark: SparkSession, topic: Topic, options: Mapping[str, str]) ->
     return reader.load()
 
 
-def run_to_delta(
-    spark: SparkSession, topic: Topic, checkpoint: str, table: str, **options: str
+def run_to_table(
+    spark: SparkSession,
+    topic: Topic,
+    checkpoint: str,
+    table: str,
+    *,
+    sink: str = "parquet",  # a batch takes a third of the time that it takes with Delta
+    **options: str,
 ) -> list[dict[str, Any]]:
-    """Run AvailableNow into a Delta table; return the progresses. Options have `_` for `.`."""
+    """Run AvailableNow into a table; return the progresses. Options have `_` for `.`."""
     named = {name.replace("_", "."): value for name, value in options.items()}
     query = (
         read_topic(spark, topic, named)
         .selectExpr("topic", "partition", "offset", "CAST(value AS STRING) AS value")
-        .writeStream.format("delta")
+        .writeStream.format(sink)
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
         .start(table)
@@ -200,7 +206,8 @@ def to_dict(progress: Any) -> dict[str, Any]:
 
 def assert_each_row_once(spark: SparkSession, table: str, counts: list[int]) -> None:
     """Check that each offset is in the table exactly once, with the value written for it."""
-    rows = spark.read.format("delta").load(table)
+    sink = "delta" if (Path(table) / "_delta_log").exists() else "parquet"
+    rows = spark.read.format(sink).load(table)
     actual = {
         r["partition"]: (r["n"], r["d"], r["lo"], r["hi"], r["wrong"])
         for r in rows.groupBy("partition")

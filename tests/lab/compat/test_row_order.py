@@ -46,11 +46,11 @@ def without_order() -> Iterator[Path]:
 
 
 def lines_of(root: Path, broker: EmbeddedBroker, folder: Path, *settings: str) -> list[Any]:
-    """Run the driver of a copy; its lines about the shared reader."""
+    """Run the driver of a copy with the shared reader; return its lines."""
     name = f"row-order-{uuid.uuid4().hex[:6]}"
-    place = (broker.bootstrap_servers, name, folder)
+    place = (broker.bootstrap_servers, name, folder, "shared")
     done = drivers.run(row_order_driver, *place, *settings, limit_s=900, root=root)
-    lines = [line for line in drivers.parse_json_lines(done) if line["reader"] == "shared"]
+    lines = drivers.parse_json_lines(done)
     print(*(json.dumps(line) for line in lines if "done" in line), sep="\n")
     return lines
 
@@ -61,7 +61,7 @@ def test_rows_differ_and_are_lost_and_doubled_in_the_order_of_arrival(
     lines = lines_of(without_order, broker, tmp_path, *(f"{name}=false" for name in CHECKSUMS))
 
     compared = [line["differences"] for line in lines if line.get("done") == "compare"]
-    assert len(compared) == row_order_driver.SHARED.count("compare")
+    assert len(compared) == row_order_driver.BATCHES["shared"].count("compare")
     assert all(each[how] for each in compared for how in ("again", "retried", "speculated"))
     [shuffled] = [line for line in lines if line.get("done") == "shuffle"]
     assert all(shuffled[by]["lost"] and shuffled[by]["doubled"] for by in DISTRIBUTIONS), shuffled

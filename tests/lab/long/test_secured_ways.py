@@ -34,7 +34,7 @@ from tests.support.secured_broker import (
     allow,
     start_secured,
 )
-from tests.support.spark_tools import assert_each_row_once, assert_planned, run_to_delta, wait_until
+from tests.support.spark_tools import assert_each_row_once, assert_planned, run_to_table, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -181,7 +181,7 @@ def test_streams_their_group_and_the_commands_log_in(
     reached = Topic(kafka.pop("kafka.bootstrap.servers"), name)
     options = {"assignor": "lag-aware-sticky", "assignor.commitGroup": name,
                "assignor.onError": "fail", **kafka}  # fmt: skip
-    progresses = run_to_delta(spark, reached, checkpoint, table, **options)
+    progresses = run_to_table(spark, reached, checkpoint, table, **options)
     assert_planned(progresses)
     assert_each_row_once(spark, table, COUNTS)
     metrics = progresses[-1]["sources"][0]["metrics"]
