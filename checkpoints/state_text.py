@@ -21,6 +21,7 @@ import orjson
 
 from checkpoints.state_claims import decode_claims, encode_claims
 from checkpoints.sticky_state import (
+    ASSUMED_COLD_READ_S,
     MAX_INT32,
     Common,
     Pace,
@@ -86,8 +87,13 @@ def encode(state: StickyState) -> str:
     columns = [_pack_column(getattr(state, name), dtype, unit) for name, dtype, unit in _COLUMNS]
     body = b"".join((len(header).to_bytes(4, "big"), header, user_data, *columns))
     packed = zlib.compress(body, 1)
-    envelope = _ENVELOPE.pack(MAGIC, VERSION, zlib.crc32(packed))
+    envelope = _ENVELOPE.pack(MAGIC, VERSION, compute_checksum(packed, VERSION))
     return base64.b64encode(envelope + packed).decode()
+
+
+def compute_checksum(packed: bytes, version: int) -> int:
+    """Return the checksum of a compressed state; since version 3 it depends on the version."""
+    return zlib.crc32(packed, 0 if version == _OLDEST_VERSION else version)
 
 
 def _pack_tail(state: StickyState) -> dict[str, Any]:
@@ -95,21 +101,26 @@ def _pack_tail(state: StickyState) -> dict[str, Any]:
     header: dict[str, Any] = {}
     if state.spreads:
         header["spreads"] = [round(spread, 4) for spread in state.spreads]
+    if state.cold_read_s != ASSUMED_COLD_READ_S:
+        header["cold_read_s"] = round(state.cold_read_s, 4)
     if state.in_tail.any():
         header["in_tail"] = base64.b64encode(np.packbits(state.in_tail).tobytes()).decode()
     return header
 
 
-def _parse_tail(header: dict[str, Any], count: int) -> tuple[tuple[float, ...], NDArray[np.bool_]]:
+def _parse_tail(header: dict[str, Any], count: int) -> dict[str, Any]:
+    """Return the fields of `StickyState` about tails."""
     spreads = tuple(map(_check_statistic, header.get("spreads", ())))
-    if min(spreads, default=0.0) < 0:
+    cold_read_s = _check_statistic(header.get("cold_read_s", ASSUMED_COLD_READ_S))
+    if min(*spreads, cold_read_s, 0.0) < 0:
         raise StateError(_IMPOSSIBLE_COSTS)
-    if "in_tail" not in header:
-        return spreads, np.zeros(count, np.bool_)
-    packed = np.frombuffer(base64.b64decode(header["in_tail"]), np.uint8)
-    if len(packed) != -(-count // 8):
-        raise StateError("the state is corrupt: it has the wrong length")
-    return spreads, np.unpackbits(packed, count=count).astype(np.bool_)
+    in_tail = np.zeros(count, np.bool_)
+    if "in_tail" in header:
+        packed = np.frombuffer(base64.b64decode(header["in_tail"]), np.uint8)
+        if len(packed) != -(-count // 8):
+            raise StateError("the state is corrupt: it has the wrong length")
+        in_tail = np.unpackbits(packed, count=count).astype(np.bool_)
+    return {"spreads": spreads, "cold_read_s": cold_read_s, "in_tail": in_tail}
 
 
 def _pack_column(column: NDArray[Any], dtype: str, unit: float) -> bytes:
@@ -174,7 +185,7 @@ def _decompress(text: str) -> tuple[int, bytes]:
     if version > VERSION:
         raise StateError(f"the state has version {version}, newer than version {VERSION}")
     packed = raw[_ENVELOPE.size :]
-    if zlib.crc32(packed) != checksum:
+    if compute_checksum(packed, version) != checksum:
         raise StateError("the state is corrupt: its checksum does not match")
     stream = zlib.decompressobj()
     try:
@@ -223,7 +234,8 @@ def _parse_body(version: int, body: bytes) -> StickyState:
     columns["member"] = decode_claims(
         user_data_lengths, user_data, topics, columns["topic"], columns["partition"]
     )
-    spreads, columns["in_tail"] = _parse_tail(header, count)
+    tail = _parse_tail(header, count)
+    columns["in_tail"] = tail.pop("in_tail")
     for column in columns.values():
         column.setflags(write=False)  # a cached state is shared
     counters = _parse_counters(header)
@@ -232,11 +244,11 @@ def _parse_body(version: int, body: bytes) -> StickyState:
         batches=counters["batches"],
         calm=counters["calm"],
         hold=counters["hold"],
-        spreads=spreads,
         readers=readers,
         paces=_parse_paces(header),
         common=_parse_common(header["common"]),
         topics=topics,
+        **tail,
         **columns,
     )
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 MAX_INT32 = 2**31 - 1
 #: Minimum number of batches for which a partition without data is kept.
 MIN_HOLD = 16
+#: Assumed wait of a cold read in seconds, until one was measured (see `planner.cold_reads`).
+ASSUMED_COLD_READ_S = 0.02
 
 
 class StateError(ValueError):
@@ -100,6 +102,8 @@ class StickyState:
     hold: int = MIN_HOLD
     #: Standard deviations of log(seconds / predicted seconds) in the last batches.
     spreads: tuple[float, ...] = ()
+    #: Running mean of the seconds until the first record arrives in a cold read.
+    cold_read_s: float = ASSUMED_COLD_READ_S
     #: Whether, in the last batch, only tail tasks read the partition.
     in_tail: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
 

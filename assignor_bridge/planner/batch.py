@@ -54,16 +54,31 @@ class ReadReports:
     executor: Ints
     records: Floats
     bytes: Floats
+    #: Seconds of the task that were spent on the range.
     seconds: Floats
     #: Offsets covered; NaN if not reported.
     offsets: Floats
+    #: Seconds of these until the first record arrived, if the consumer was not at the range's
+    #: start; else 0 or NaN.
+    cold_seconds: Floats
+
+    @cached_property
+    def warm_seconds(self) -> Floats:
+        """Seconds without the cold ones."""
+        return self.seconds - np.clip(np.nan_to_num(self.cold_seconds), 0, self.seconds)
 
     @classmethod
     def of(cls, topics: Names, partition: Ints, executors: Names, *measures: Floats) -> ReadReports:
-        """Return sorted reports; `measures` are records, bytes, seconds, and offsets."""
+        """Return sorted reports; `measures` are records, bytes, seconds, offsets, cold seconds.
+
+        Without cold seconds, there are none.
+        """
         (topic_names, topic), (executor_names, executor) = topics, executors
-        records, bytes_read, seconds, offsets = measures
-        order = argsort_rows((offsets, bytes_read, seconds, records), executor, partition, topic)
+        if len(measures) == 4:
+            measures = (*measures, np.zeros(len(partition)))
+        records, bytes_read, seconds, offsets, cold_s = measures
+        ties = (cold_s, offsets, bytes_read, seconds, records)
+        order = argsort_rows(ties, executor, partition, topic)
         keys = topic[order], partition[order], executor[order]
         return cls(topic_names, executor_names, *keys, *(column[order] for column in measures))
 

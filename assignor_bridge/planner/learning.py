@@ -83,10 +83,11 @@ def learn(table: PartitionTable, batch: MicroBatch) -> LearningResult:
         density=_update_averages(state.density, line, density, offsets),
         bytes=_update_averages(state.bytes, line, log_bytes, records_with_bytes),
     )
-    rows = np.flatnonzero(is_usable & (reports.seconds > 0) & np.isfinite(reports.seconds))
+    warm_s = reports.warm_seconds
+    rows = np.flatnonzero(is_usable & (warm_s > 0) & np.isfinite(warm_s))
     if not len(rows):
         return LearningResult(state, None, predicted_s)
-    log_seconds = np.clip(np.log(reports.seconds[rows]), -_MAX_LOG, _MAX_LOG)
+    log_seconds = np.clip(np.log(warm_s[rows]), -_MAX_LOG, _MAX_LOG)
     timed_reports = _TimedReports(line[rows], reports.executor[rows], records[rows], log_seconds)
     paces, error = read_paces(state, reports.executors), None
     if state.batches and len(rows) > 1:

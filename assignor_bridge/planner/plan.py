@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from assignor_bridge.assignors.own import configure_assignors
 from assignor_bridge.assignors.registry import Choice, choose, lookup
 from assignor_bridge.options import LAG_AWARE_STICKY
+from assignor_bridge.planner.cold_reads import update_cold_read_s
 from assignor_bridge.planner.costs import predict
 from assignor_bridge.planner.demand import estimate_demand, may_request_executors
 from assignor_bridge.planner.explanation import explain, explain_tail
@@ -98,6 +99,7 @@ def plan_step(
     learned_state, error, predicted_s = learn(table, batch)
     weights = predict(learned_state, table.line, batch)
     spreads = update_spreads(table, batch, predicted_s)
+    cold_read_s = update_cold_read_s(table, batch)
     # 3. Choose executors and place.
     demand = estimate_demand(batch, table, weights)
     choice, group = _choose_assignor(batch, table, weights, find)
@@ -108,7 +110,7 @@ def plan_step(
     # 4. Cut, pack, and check. A group assignor's partitions are not cut.
     tail, unpredictability = None, compute_unpredictability(spreads)
     if group is None and not may_request_executors(batch):  # waiting tasks would request them
-        tail = plan_tail(batch, weights, placement.pieces, unpredictability)
+        tail = plan_tail(batch, weights, placement.pieces, unpredictability, cold_read_s)
     if tail is None:
         tasks = pack(batch, placement.pieces, weights, demand, top_up=group is None)
     else:
@@ -117,7 +119,12 @@ def plan_step(
     check_plan(placement.assignor, batch, tasks.pieces, tasks.task, len(tasks))
     # 5. Build the next state and explain.
     next_state = remember(batch, table, learned_state, placement, tasks, calm=demand.calm)
-    next_state = replace(next_state, spreads=spreads, in_tail=find_lines_in_tail(table, tail))
+    next_state = replace(
+        next_state,
+        spreads=spreads,
+        cold_read_s=cold_read_s,
+        in_tail=find_lines_in_tail(table, tail),
+    )
     generation, plan = next_state.generation, (batch, table, weights, placement, tasks)
     if group is not None and placement.assignment is not None:
         notify_assignor(choice.assignor, group, placement.assignment, generation)

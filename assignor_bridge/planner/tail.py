@@ -56,9 +56,15 @@ class TailCut:
 
 
 def plan_tail(
-    batch: MicroBatch, weights: Weights, pieces: Pieces, unpredictability: float | None
+    batch: MicroBatch,
+    weights: Weights,
+    pieces: Pieces,
+    unpredictability: float | None,
+    cold_read_s: float,
 ) -> TailCut | None:
     """Cut a tail off placed pieces; None if there should be none.
+
+    `cold_read_s`: see `planner.cold_reads`.
 
     1. Cut nothing if the tail is off, times are unknown, or other queries use the slots, too.
     2. Shape the tail of each zone, and select the work that its slots give to it.
@@ -70,12 +76,13 @@ def plan_tail(
     if is_off or unpredictability is None or weights.basis != "seconds":
         return None
     work = pieces.predict_work(batch, weights)
+    costs = TailCosts(cold_read_s, range_s=float(weights.fixed.mean()))
     zones, zone_of_slot = _map_slots_to_zones(batch, pieces)
     moved_offsets, tails = np.zeros(len(pieces), np.int64), list[tuple[tuple[int, ...], _Tail]]()
     for zone in range(zones):
         # 2. and 3. Shape, select, and divide.
         slots = np.flatnonzero(zone_of_slot == zone)
-        tail = _cut_zone(batch, weights, pieces, slots, unpredictability, work=work)
+        tail = _cut_zone(batch, weights, pieces, slots, unpredictability, work=work, costs=costs)
         if tail is not None:
             executors = np.unique(batch.slot_executor[slots]).tolist()
             moved_offsets[tail.index] = tail.moved_offsets
@@ -115,6 +122,7 @@ def _cut_zone(
     unpredictability: float,
     *,
     work: Floats,
+    costs: TailCosts,
 ) -> _Tail | None:
     """Shape the tail of a zone's slots, select its work, and divide it among tasks.
 
@@ -125,7 +133,6 @@ def _cut_zone(
     settings, max_rounds = batch.settings, batch.settings.max_tail_tasks_per_slot
     if len(slots) < 2:
         return None
-    costs = TailCosts(range_s=float(weights.fixed.mean()))
     speed = np.zeros(batch.slots)
     speed[slots] = 1 / weights.slowness[batch.slot_executor[slots]]
     index = np.flatnonzero(speed[pieces.slot] > 0)

@@ -7,7 +7,7 @@ the next batch is as unpredictable as the last ones.
 Example: four slots with 10 s each and times that deviate by 20%. A head keeps 67% of its slot's
 work, and two tail tasks per slot share the remainder.
 
->>> costs = TailCosts(start_s=0.01, cold_read_s=0.02, range_s=0.0)
+>>> costs = TailCosts(cold_read_s=0.02, start_s=0.01)
 >>> shape = shape_tail(0.2, 10.0, 4, costs, max_tasks_per_slot=2)
 >>> print(round(shape.head_share, 2), [round(seconds, 2) for seconds in shape.task_s])
 0.67 [2.48, 2.48, 2.48, 2.48, 0.82, 0.82, 0.82, 0.82]
@@ -34,12 +34,12 @@ _UNEVEN_END = 0.5
 class TailCosts:
     """Seconds that a tail task costs in addition to its records."""
 
-    #: Start of the task.
-    start_s: float = 0.005
-    #: First read of a range that the consumer did not read last.
-    cold_read_s: float = 0.02
+    #: First read of a range that the consumer did not read last (see `planner.cold_reads`).
+    cold_read_s: float
     #: Fixed cost of a range, which each additional piece repeats.
     range_s: float = 0.0
+    #: Start of the task.
+    start_s: float = 0.005
 
     @property
     def total_s(self) -> float:

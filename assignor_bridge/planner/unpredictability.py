@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from assignor_bridge.planner.cold_reads import is_read_by_owner
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -55,32 +57,23 @@ def update_spreads(
 ) -> tuple[float, ...]:
     """Return the spreads of the last batches, with that of this batch's reports if it is known.
 
-    Reports do not name their task. The only report of a partition by its owner's executor is
-    attributed to the owner's slot; any other report counts as a task, because tails and cut ranges
-    mostly have a task for each piece. `predicted_s`: see `predict_reports`.
+    Reports by the owner of their partition are attributed to its slot. Any other report counts as a
+    task, because tails and cut ranges mostly have a task for each piece. `predicted_s`: see
+    `predict_reports`.
     """
-    spreads, reports = table.state.spreads, batch.observed
+    spreads, reports, warm_s = table.state.spreads, batch.observed, batch.observed.warm_seconds
     if predicted_s is None:
         return spreads
     rows = np.flatnonzero(
         (table.report_line >= 0)
-        & (reports.seconds > 0)
-        & np.isfinite(reports.seconds)
+        & (warm_s > 0)
+        & np.isfinite(warm_s)
         & (reports.records >= 1)
         & np.isfinite(predicted_s)
     )
-    index = {executor.id: i for i, executor in enumerate(batch.executors)}
-    executor = np.array([index.get(name, -1) for name in reports.executors], np.int64)
-    reader, owner = executor[reports.executor[rows]], table.owner[table.report_line[rows]]
-    is_owner = (owner >= 0) & (batch.anonymous | (batch.slot_executor[owner] == reader))
-    _, pair, reports_of_pair = np.unique(
-        table.report_line[rows] * (len(reports.executors) + 1) + reports.executor[rows],
-        return_inverse=True,
-        return_counts=True,
-    )
-    is_owner &= reports_of_pair[pair] == 1
+    owner, is_owner = table.owner[table.report_line[rows]], is_read_by_owner(table, batch, rows)
     task = np.where(is_owner, owner, batch.slots + np.arange(len(rows)))
-    seconds = np.minimum(reports.seconds[rows], 1e15)
+    seconds = np.minimum(warm_s[rows], 1e15)
     spread = measure_spread(predicted_s[rows], seconds, task, table.report_line[rows])
     return spreads if spread is None else (*spreads, min(spread, 10.0))[-_MAX_BATCHES:]
 

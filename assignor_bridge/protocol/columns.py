@@ -71,11 +71,14 @@ def unpack_racks(racks: PackedRacks | None, ranges: PackedRanges) -> Replicas | 
 def unpack_reports(reports: PackedReports) -> ReadReports:
     """Return the readers' reports; raise OptionError if the columns are inconsistent."""
     reader = _ColumnReader(reports, "observed")
+    names = ["records", "bytes", "seconds", "offsets"]
+    if reports.cold_seconds:
+        names.append("cold_seconds")
     return ReadReports.of(
         reader.read_names("topics", "topic"),
         reader.read_integers("partition", 4),
         reader.read_names("executors", "executor"),
-        *(reader.read_numbers(name, "<f8") for name in ("records", "bytes", "seconds", "offsets")),
+        *(reader.read_numbers(name, "<f8") for name in names),
     )
 
 

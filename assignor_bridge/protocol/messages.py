@@ -69,7 +69,7 @@ class PackedRacks(Message, frozen=True):
 
 
 class PackedReports(Message, frozen=True):
-    """The readers' reports as packed columns; `offsets` has numbers of offsets read."""
+    """The readers' reports as packed columns (see `planner.batch.ReadReports`)."""
 
     topics: list[str]
     executors: list[str]
@@ -80,6 +80,7 @@ class PackedReports(Message, frozen=True):
     bytes: Column
     seconds: Column
     offsets: Column
+    cold_seconds: Column = b""  # plan logs of earlier versions have none
 
 
 class PackedTasks(Message, frozen=True):

@@ -33,7 +33,7 @@ _Natural = Annotated[_Int64, Field(ge=0)]
 _Positive = Annotated[_Int64, Field(ge=1)]
 _Measure = Annotated[float, Field(strict=True)]
 _Text = Annotated[str, BeforeValidator(to_option_text)]
-_MEASURES = ("records", "bytes", "seconds", "offsets")
+_MEASURES = ("records", "bytes", "seconds", "offsets", "cold_seconds")
 
 
 class _Executor(JsonObject):  # the fields of `model.Executor`
@@ -70,6 +70,8 @@ class _Range(JsonObject):
 class _Report(JsonObject):
     """The measured cost of reading one range; unknown values are null or missing."""
 
+    model_config = ConfigDict(alias_generator=to_camel)
+
     topic: str
     partition: _Int64
     executor: _Text = ""
@@ -77,6 +79,7 @@ class _Report(JsonObject):
     bytes: _Measure | None = None
     seconds: _Measure | None = None
     offsets: _Measure | None = None
+    cold_seconds: _Measure | None = None
 
 
 class _Snapshot(JsonObject):

@@ -116,7 +116,7 @@ def _sum_report_seconds(reports: ReadReports, state: StickyState) -> dict[Partit
     """Return the reported seconds of each partition, scaled to a usual executor."""
     slowness = np.exp(compute_log_slowness(read_paces(state, reports.executors)))
     took_s: dict[Partition, float] = {}
-    columns = reports.topic, reports.partition, reports.seconds / slowness[reports.executor]
+    columns = reports.topic, reports.partition, reports.warm_seconds / slowness[reports.executor]
     for topic, partition, seconds in zip(*(c.tolist() for c in columns), strict=True):
         tp = Partition(reports.topics[topic], partition)
         if seconds > 0:

@@ -69,19 +69,20 @@ class SimulatedQuery:
         cost = dict(zip(batch.partitions, (batch.cost * noise).tolist(), strict=True))
         first_offset = dict(zip(batch.partitions, batch.start.tolist(), strict=True))
 
+        def cold_s(r: OffsetRange, executor: str) -> float:
+            is_cold = r.start != first_offset[r.tp] or self.last_reader.get(r.tp) != executor
+            return self.scenario.cold_seconds if is_cold else 0.0
+
         def task_seconds(task: int, executor: str) -> float:
             slowness = batch.slowness.get(executor, 1.0)
-            work, cold_pieces = 0.0, 0
-            for r in tasks[task].ranges:
-                tp = r.tp
-                work += r.size * cost[tp]
-                cold_pieces += r.start != first_offset[tp] or self.last_reader.get(tp) != executor
-            fixed_s = self.scenario.task_seconds + self.scenario.cold_seconds * cold_pieces
+            ranges = tasks[task].ranges
+            work = sum(r.size * cost[r.tp] for r in ranges)
+            fixed_s = self.scenario.task_seconds + sum(cold_s(r, executor) for r in ranges)
             return float(fixed_s + work * slowness)
 
         preferred_executors = [t.preferred_executors for t in tasks]
         runs = schedule(preferred_executors, task_seconds, batch.executors, self.locality_wait_s)
-        return self._finish_batch(batch, tasks, runs, cost, first_offset)
+        return self._finish_batch(batch, tasks, runs, cost, first_offset, cold_s=cold_s)
 
     def plan(self, batch: SimulatedBatch) -> list[PlacedTask]:
         """Return the tasks of a batch; raise OptionError if `=NUMBER` makes too many."""
@@ -134,6 +135,8 @@ class SimulatedQuery:
         runs: Sequence[TaskRun],
         cost: Mapping[Partition, float],
         first_offset: Mapping[Partition, int],
+        *,
+        cold_s: Callable[[OffsetRange, str], float],
     ) -> PlayedBatch:
         """Compute the result of a batch, and store its read reports for the next plan."""
         busy_s = {e.id: 0.0 for e in batch.executors}
@@ -142,7 +145,7 @@ class SimulatedQuery:
         end_reader: dict[Partition, tuple[int, str]] = {}  # end offset, executor
         end_owner: dict[Partition, tuple[int, str]] = {}
         readers = ((first_reader, end_reader), (first_owner, end_owner))
-        reports: list[tuple[Partition, str, int, float]] = []
+        reports: list[tuple[Partition, str, int, float, float]] = []
         record_bytes = batch.bytes_per_record
         if record_bytes is None:
             record_bytes = np.full(len(batch.records), 100.0)
@@ -155,7 +158,8 @@ class SimulatedQuery:
                 tp = r.tp
                 spent_s = r.size * cost[tp] * slowness
                 busy_s[run.executor] += spent_s
-                reports.append((tp, run.executor, r.size, spent_s))
+                waited_s = cold_s(r, run.executor)
+                reports.append((tp, run.executor, r.size, spent_s + waited_s, waited_s))
                 crossed_bytes += r.size * record_bytes_by_partition[tp] * is_far(tp, run.executor)
                 for first, last in readers[: 1 + is_head]:
                     if r.start == first_offset[tp]:
@@ -168,13 +172,14 @@ class SimulatedQuery:
         self.last_reader.update({tp: e for tp, (_, e) in end_reader.items()})
         size = np.array([r[2] for r in reports], np.float64)
         self.observed = ReadReports.of(
-            encode_names([tp.topic for tp, _, _, _ in reports]),
-            np.array([tp.number for tp, _, _, _ in reports], np.int64),
-            encode_names([executor for _, executor, _, _ in reports]),
+            encode_names([tp.topic for tp, *_ in reports]),
+            np.array([tp.number for tp, *_ in reports], np.int64),
+            encode_names([executor for _, executor, *_ in reports]),
             size,
             size * np.array([record_bytes_by_partition[r[0]] for r in reports], np.float64),
             np.array([r[3] for r in reports], np.float64),
             size,
+            np.array([r[4] for r in reports], np.float64),
         )
         costs = np.array([*cost.values()])
         work = float(batch.records @ costs)

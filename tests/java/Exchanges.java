@@ -97,6 +97,7 @@ public final class Exchanges {
               o.get("records").asLong(),
               o.get("bytes").asLong(),
               (long) (o.get("seconds").asDouble() * 1e9),
+              (long) (o.path("coldSeconds").asDouble() * 1e9),
               o.get("offsets").asLong(),
               o.get("offsets").asLong(),
               Long.MAX_VALUE,

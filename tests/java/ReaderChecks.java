@@ -659,6 +659,29 @@ public final class ReaderChecks {
     check(range.oldestMillis == 5 && range.newestMillis == 7, range.oldestMillis + " to " + range.newestMillis);
   }
 
+  void onlyTheWaitOfAColdReadIsCounted() {
+    PooledConsumer consumer = consumer(1, Map.of());
+    long[] starts = {0, 20, 60}; // the second range follows the first one, the third does not
+    for (int i = 0; i < starts.length; i++) {
+      ReadTimes times = new ReadTimes();
+      List<RangeCursor> ranges = List.of(range(0, starts[i], starts[i] + 20));
+      List<Chunk> chunks = new ArrayList<>();
+      consumer.beginUse();
+      consumer.begin(ranges, 0, chunks);
+      times.splitByRecords(chunks);
+      RangeCursor range = ranges.get(0);
+      check(range.waitsCold == (i != 1), "range " + i + ": " + range.waitsCold);
+      while (range.state == State.READING || range.state == State.PENDING) {
+        chunks.clear();
+        consumer.poll(NOW, 0, chunks);
+        times.splitByRecords(chunks);
+        consumer.fitBuffers(0);
+      }
+      check(range.nanos > 0 && range.coldNanos <= range.nanos, range.coldNanos + " of " + range.nanos);
+      check(range.coldNanos > 0 == (i != 1), "range " + i + ": " + range.coldNanos);
+    }
+  }
+
   void countersAreJsonInAnyLocale() {
     Locale.setDefault(Locale.forLanguageTag("ar-EG-u-nu-arab"));
     check(String.format("%d", 1).charAt(0) > 127, "this locale writes other digits");

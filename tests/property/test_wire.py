@@ -31,6 +31,8 @@ def rows_of(snapshot) -> dict:
     rows = json.loads(orjson.dumps(snapshot))
     for executor in rows["executors"]:
         executor["resourceProfile"] = executor.pop("resource_profile")
+    for report in rows["observed"]:
+        report["coldSeconds"] = report.pop("cold_seconds")
     rows["allocation"] = rows["allocation"] and {
         "minExecutors": snapshot.allocation.min_executors,
         "maxExecutors": snapshot.allocation.max_executors,
@@ -48,7 +50,8 @@ def test_rows_and_packed_columns_give_the_same_plan(snapshot, names, data):
     for report in rows["observed"]:
         report["partition"] %= 2**31
         if data.draw(st.booleans()):
-            report[data.draw(st.sampled_from(["records", "bytes", "seconds"]))] = None
+            measures = st.sampled_from(["records", "bytes", "seconds", "coldSeconds"])
+            report[data.draw(measures)] = None
     rows.pop("racks")
     racks = st.none() | st.lists(st.sampled_from(["a", "b", ""]), max_size=3)
     if data.draw(st.booleans()):

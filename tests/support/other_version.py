@@ -45,7 +45,9 @@ def _split(text: str) -> tuple[dict[str, Any], bytes]:
 def _wrap(fields: dict[str, Any], columns: bytes, version: int) -> str:
     header = orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
     packed = zlib.compress(len(header).to_bytes(4, "big") + header + columns, 1)
-    envelope = state_text._ENVELOPE.pack(state_text.MAGIC, version, zlib.crc32(packed))
+    envelope = state_text._ENVELOPE.pack(
+        state_text.MAGIC, version, state_text.compute_checksum(packed, version)
+    )
     return base64.b64encode(envelope + packed).decode()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-MEASURES = ("records", "bytes", "seconds", "offsets")
+MEASURES = ("records", "bytes", "seconds", "offsets", "coldSeconds")
 
 
 def encode_column(numbers: Iterable[float], dtype: str) -> str:

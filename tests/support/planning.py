@@ -32,6 +32,7 @@ class Observation:
     bytes: int
     seconds: float
     offsets: int | None = None
+    cold_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ def to_batch(snapshot: Snapshot) -> MicroBatch:
     ranges, reports = snapshot.ranges, snapshot.observed
     measures = (
         np.array([getattr(report, name) for report in reports], np.float64)
-        for name in ("records", "bytes", "seconds", "offsets")
+        for name in ("records", "bytes", "seconds", "offsets", "cold_seconds")
     )
     return build_batch(
         encode_names([r.topic for r in ranges]),

@@ -88,6 +88,7 @@ def observations(draw: st.DrawFn, seen: tuple[OffsetRange, ...]) -> tuple[Observ
             draw(st.integers(0, 10**12)),
             draw(st.floats(0, 1e6) | st.just(0.0)),
             draw(st.none() | st.integers(0, 10**9)),
+            draw(st.floats(-1, 1e6) | st.sampled_from([0.0, float("nan")])),
         )
         for r in draw(st.lists(st.sampled_from(seen), max_size=10) if seen else st.just([]))
     )

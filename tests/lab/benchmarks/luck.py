@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.options import LAG_AWARE_STICKY
+from assignor_bridge.planner.batch import ReadReports, encode_names
 from streaming.simulator.play import WARM_UP_BATCHES, SimulatedQuery
 from streaming.simulator.results import PlayedBatch
 from streaming.simulator.scenario import Scenario, SimulatedBatch, generate_batches
@@ -76,34 +77,36 @@ class RoughQuery(SimulatedQuery):
             factor = np.exp(luck.gauss(0, rough.luck_by_piece))
             return float((rough.range_s + r.size * cost[r.tp]) * slowness[executor] * factor)
 
+        def cold_s(r, executor: str) -> float:  # type: ignore[no-untyped-def]
+            is_cold = r.start != first[r.tp] or self.last_reader.get(r.tp) != executor
+            return self.scenario.cold_seconds if is_cold else 0.0
+
         def task_s(task: int, executor: str) -> float:
             ranges = tasks[task].ranges
-            cold = sum(
-                r.start != first[r.tp] or self.last_reader.get(r.tp) != executor for r in ranges
-            )
-            fixed = self.scenario.task_seconds + self.scenario.cold_seconds * cold
-            return fixed + sum(piece_s(r, executor) for r in ranges)
+            waits_s = sum(cold_s(r, executor) for r in ranges)
+            return self.scenario.task_seconds + waits_s + sum(piece_s(r, executor) for r in ranges)
 
         runs = schedule(
             [t.preferred_executors for t in tasks], task_s, batch.executors, self.locality_wait_s
         )
-        played = self._finish_batch(batch, tasks, runs, cost, first)
-        self.report(tasks, runs, piece_s)
+        reports = self.report(tasks, runs, piece_s, cold_s)
+        played = self._finish_batch(batch, tasks, runs, cost, first, cold_s=cold_s)
+        self.observed = reports
         ranges_s = rough.range_s * int((batch.records > 0).sum())
         speed = sum(e.slots / batch.slowness.get(e.id, 1.0) for e in batch.executors)
         bound = (float(batch.records @ costs) + ranges_s) / speed
         return replace(played, bound_seconds=max(bound, 1e-9))
 
-    def report(self, tasks: Sequence[PlacedTask], runs, piece_s) -> None:  # type: ignore[no-untyped-def]
-        from assignor_bridge.planner.batch import ReadReports, encode_names
-
+    def report(self, tasks: Sequence[PlacedTask], runs, piece_s, cold_s) -> ReadReports:  # type: ignore[no-untyped-def]
         rows = [(r, run.executor) for run in runs for r in tasks[run.task].ranges]
         size = np.array([r.size for r, _ in rows], np.float64)
-        self.observed = ReadReports.of(
+        wait_s = np.array([cold_s(r, e) for r, e in rows], np.float64)
+        work_s = np.array([piece_s(r, e) for r, e in rows], np.float64)
+        return ReadReports.of(
             encode_names([r.topic for r, _ in rows]),
             np.array([r.partition for r, _ in rows], np.int64),
             encode_names([executor for _, executor in rows]),
-            size, 100 * size, np.array([piece_s(r, e) for r, e in rows], np.float64), size,
+            size, 100 * size, work_s + wait_s, size, wait_s,
         )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from assignor_bridge.errors import AssignorError
 from assignor_bridge.planner.plan import plan_batch
 from assignor_bridge.worker import serve
-from checkpoints.state_text import MAGIC, decode, encode
+from checkpoints.state_text import MAGIC, compute_checksum, decode, encode
 from checkpoints.sticky_state import StateError
 from checkpoints.user_data import decode_claim, decode_priority, encode_claim
 from streaming.cli.output import print_lines, print_table
@@ -57,7 +57,7 @@ def _bodies(folder: Path) -> list[bytes]:
     texts = states(folder)
     bodies = [zlib.decompress(base64.b64decode(text)[_ENVELOPE:]) for text in texts]
     apart = [
-        b"\2%b\xff%b" % (b[4 : (n := 4 + int.from_bytes(b[:4], "big"))], b[n:]) for b in bodies
+        b"\3%b\xff%b" % (b[4 : (n := 4 + int.from_bytes(b[:4], "big"))], b[n:]) for b in bodies
     ]
     return [*apart, b"\0" + texts[0].encode()]
 
@@ -68,10 +68,10 @@ def _read_state(data: bytes) -> None:
     A first byte that is a version stands for the envelope, 0xff for the length of the header.
     """
     version, body = data[:1], data[1:]
-    if version in (b"\1", b"\2"):
+    if version in (b"\2", b"\3"):
         header, _, rest = body.partition(b"\xff")
         body = zlib.compress(len(header).to_bytes(4, "big") + header + rest, 1)
-        crc = zlib.crc32(body).to_bytes(4, "big")
+        crc = compute_checksum(body, version[0]).to_bytes(4, "big")
         text = base64.b64encode(MAGIC + version + crc + body).decode()
     else:
         text = body.decode("utf-8", "replace")

@@ -12,6 +12,8 @@ import java.io.Serializable;
  * @param records number of rows that the reader returned to Spark
  * @param bytes size of those rows' keys and values; 0 for rows from Spark's own reader
  * @param nanos nanoseconds spent on the range, including the work downstream of the reader
+ * @param coldNanos nanoseconds of these until the first record arrived, if the consumer was not at
+ *     the range's start; else 0
  * @param offsets number of offsets that the range covers
  * @param end end offset of the range (exclusive)
  * @param oldestMillis smallest Kafka timestamp of its records in milliseconds; greater than
@@ -29,6 +31,7 @@ public record ReadReport(
     long records,
     long bytes,
     long nanos,
+    long coldNanos,
     long offsets,
     long end,
     long oldestMillis,
@@ -38,5 +41,9 @@ public record ReadReport(
 
   public double seconds() {
     return nanos / 1e9;
+  }
+
+  public double coldSeconds() {
+    return coldNanos / 1e9;
   }
 }

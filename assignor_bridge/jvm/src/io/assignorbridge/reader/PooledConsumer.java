@@ -95,6 +95,7 @@ final class PooledConsumer {
           positionByPartition.computeIfAbsent(range.partition, PartitionPosition::new);
       if (!p.covers(range.start)) {
         p.resetTo(range.start);
+        range.waitsCold = true;
       }
       p.lastUse = useCount;
       p.currentRange = range;

@@ -36,6 +36,8 @@ final class RangeCursor {
   long recordCount;
   long bytes; // of keys and values; 0 for rows from Spark's reader
   long nanos; // spent on the range, including work downstream of the reader
+  long coldNanos; // of these, the wait for the first records if the consumer was elsewhere
+  boolean waitsCold; // no record has arrived, and the consumer was not at the range's start
   long oldestMillis = Long.MAX_VALUE; // smallest Kafka timestamp of the records read
   long newestMillis = Long.MIN_VALUE; // largest Kafka timestamp of the records read
   long lostOffsets; // deleted before they were read (failOnDataLoss=false)

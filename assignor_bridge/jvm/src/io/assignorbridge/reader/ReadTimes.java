@@ -21,14 +21,23 @@ final class ReadTimes {
     lastNanos = nowNanos;
   }
 
-  /** Splits the uncharged time over the polled chunks by records; keeps it if there are none. */
+  /**
+   * Splits the uncharged time over the polled chunks by records; keeps it if there are none. Shares
+   * of ranges whose first records these are also count as their wait, if that was cold.
+   */
   void splitByRecords(List<Chunk> polledChunks) {
     long nowNanos = System.nanoTime();
     long totalRecords = polledChunks.stream().mapToLong(chunk -> chunk.records().size()).sum();
     if (totalRecords > 0) {
       double nanosPerRecord = (nowNanos - lastNanos) / (double) totalRecords;
       for (Chunk chunk : polledChunks) {
-        chunk.cursor().nanos += (long) (nanosPerRecord * chunk.records().size());
+        long share = (long) (nanosPerRecord * chunk.records().size());
+        RangeCursor cursor = chunk.cursor();
+        cursor.nanos += share;
+        if (cursor.waitsCold) {
+          cursor.coldNanos = share;
+          cursor.waitsCold = false;
+        }
       }
       lastNanos = nowNanos;
     }

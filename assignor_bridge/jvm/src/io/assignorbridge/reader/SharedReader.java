@@ -362,6 +362,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
             range.recordCount,
             range.bytes,
             range.nanos,
+            range.coldNanos,
             range.end - range.start,
             range.end,
             range.oldestMillis,

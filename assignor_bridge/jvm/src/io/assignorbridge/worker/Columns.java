@@ -97,6 +97,7 @@ public final class Columns {
       byte[] records,
       byte[] bytes,
       byte[] seconds,
+      byte[] coldSeconds,
       byte[] offsets) {
     public static Reports of(List<ReadReport> rows) {
       Names topics = new Names();
@@ -110,6 +111,7 @@ public final class Columns {
           packDoubles(rows, ReadReport::records),
           packDoubles(rows, ReadReport::bytes),
           packDoubles(rows, ReadReport::seconds),
+          packDoubles(rows, ReadReport::coldSeconds),
           packDoubles(rows, ReadReport::offsets));
     }
   }
