@@ -73,6 +73,7 @@ def snapshots() -> list[dict]:
             {
                 "topic": r["topic"], "partition": r["partition"], "executor": str(i % 70),
                 "records": i, "bytes": 100 * i + 2**40, "seconds": 0.125 * i, "offsets": 2 * i,
+                "coldSeconds": 0.0625 * (i % 2),
             }
             for i, r in enumerate(ranges[::-1])
         ]  # fmt: skip
