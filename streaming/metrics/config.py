@@ -23,7 +23,7 @@ NOT_A_FLAG = BeforeValidator(_reject_flag)
 
 
 class MetricsConfig(BaseModel):
-    """The outputs of a job's metrics and log; none by default."""
+    """The outlets for a job's metrics and log; none by default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 

@@ -17,7 +17,7 @@ _SOURCE = (*_QUERY, "source")
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric."""
+    """The definition of a metric."""
 
     name: str
     labels: tuple[str, ...]
@@ -29,7 +29,7 @@ class Metric:
 
     @property
     def kind(self) -> Literal["gauge", "counter"]:
-        """`counter` if the value never decreases, else `gauge`."""
+        """`counter` for a running total, whose name ends with `_total`, else `gauge`."""
         return "counter" if self.name.endswith("_total") else "gauge"
 
 

@@ -54,7 +54,7 @@ def draw_heat_map(
 
 def draw_slot_bars(run: RunFigures, css: str, scale: float | None = None) -> str:
     """Draw the number of records that each slot read, with a line at the mean."""
-    totals = run.slot_records()
+    totals = run.sum_records_by_slot()
     mean = sum(totals.values()) / len(totals) if totals else 0.0
     title = f"records read by each executor slot, {run.name}"
     return draw_value_bars(
@@ -102,7 +102,7 @@ def draw_value_bars(
 
 def draw_timeline(batch: BatchFigures, css: str, scale_s: float) -> str:
     """Draw a row of task boxes for each slot in one batch; a full row is `scale_s` long."""
-    slots, width, top = _select_largest(batch.slot_seconds()), WIDTH - _LABEL_WIDTH - 8, 4.0
+    slots, width, top = _select_largest(batch.sum_seconds_by_slot()), WIDTH - _LABEL_WIDTH - 8, 4.0
     bottom, scale_s = top + len(slots) * _ROW_HEIGHT, scale_s or 1.0
     shapes = _draw_row_labels(slots, _LABEL_WIDTH, top, _ROW_HEIGHT - 3)
     for index, slot in enumerate(slots):

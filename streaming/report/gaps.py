@@ -58,7 +58,7 @@ def compute_gaps(source: SourceFacts, replay: Replay | None, ui: RunFigures | No
     batch_times = batch_times or [b.seconds for b in ui_batches]
     batch_s = median(batch_times) if batch_times else None
     slot_seconds = [b.slot_seconds for b in source.batches if b.slot_seconds]
-    slot_seconds = slot_seconds or [batch.slot_seconds() for batch in ui_batches if batch.tasks]
+    slot_seconds = slot_seconds or [b.sum_seconds_by_slot() for b in ui_batches if b.tasks]
     gaps = [_measure_gap(slot_seconds, batch_s), _predict_gap(source, replay, batch_s)]
     return sorted((gap for gap in gaps if gap is not None), key=lambda gap: -gap.cost)
 

@@ -72,10 +72,10 @@ def _list_zone_traffic(facts: QueryFacts) -> Iterator[list[str]]:
     indexes = sorted({s.index for p in facts.progress for s in p.sources})
     for index in indexes:
         batches = [(p, s) for p in facts.progress for s in p.sources if s.index == index]
-        shares = [n for _, s in batches if (n := s.number("crossZoneShare")) is not None]
+        shares = [n for _, s in batches if (n := s.get_number("crossZoneShare")) is not None]
         samples_by_run: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for batch, source in batches:
-            if (total_bytes := source.number("crossZoneBytes")) is not None:
+            if (total_bytes := source.get_number("crossZoneBytes")) is not None:
                 samples_by_run[batch.run_id].append((batch.timestamp_s, total_bytes))
         # The metric restarts at 0 with each run of the query.
         crossed_bytes = sum(samples[-1][1] - samples[0][1] for samples in samples_by_run.values())

@@ -60,13 +60,13 @@ def _list_moves(batches: Sequence[BatchProgress]) -> tuple[int, list[_BatchMoves
             if "assignor.strategy" not in source.metrics or not source.has_data:
                 continue
             planned_batches.add(progress.batch)
-            moved_partitions = int(source.number("movedPartitions") or 0)
+            moved_partitions = int(source.get_number("movedPartitions") or 0)
             changes = list(_describe_changes(source, previous_by_index.get(source.index)))
             previous_by_index[source.index] = source
             if not moved_partitions and not changes:
                 continue
             source_text = f" (source {source.index})" if len(progress.sources) > 1 else ""
-            imbalance = source.number("imbalance")
+            imbalance = source.get_number("imbalance")
             imbalance_text = "" if imbalance is None else f"{imbalance:.1%}"
             reason = "; ".join(changes) or _LOAD_REASON
             batch = f"{progress.batch}{source_text}"
@@ -83,9 +83,9 @@ def _describe_changes(source: SourceProgress, previous: SourceProgress | None) -
         if old_name != new_name:
             yield f"assignor {old_name} → {new_name}"
         # The set of partitions with data changes in most batches; that alone explains no move.
-        is_new_generation = previous.number("generation") != source.number("generation")
+        is_new_generation = previous.get_number("generation") != source.get_number("generation")
         for key in _EXPLAINING_METRICS:
-            old, new = previous.number(key), source.number(key)
+            old, new = previous.get_number(key), source.get_number(key)
             if None not in (old, new) and old != new and (key != "partitions" or is_new_generation):
                 yield f"{key} {old:.0f} → {new:.0f}"
     for key in ("assignor.fallbackReason", "assignor.stateWarning", "assignor.advice"):

@@ -110,7 +110,7 @@ def _draw_slots(facts: QueryFacts) -> list[str]:
     batches = [batch for batch in run.batches if batch.tasks]
     if not batches:
         return [page.note("No task of a finished batch read any records.")]
-    mean_busiest_ratio = fmean(max_over_mean(batch.slot_seconds()) for batch in batches)
+    mean_busiest_ratio = fmean(max_over_mean(batch.sum_seconds_by_slot()) for batch in batches)
     last_batches = batches[-_TIMELINE_BATCHES:]
     scale_s = max(t.start_s + t.seconds for batch in last_batches for t in batch.tasks)
     timelines = [
@@ -125,10 +125,10 @@ def _draw_slots(facts: QueryFacts) -> list[str]:
     bars = page.figure("Records read by each slot", charts.draw_slot_bars(run, "b"), f"In {span}.")
     return [
         page.paragraph(
-            f"In {span} (median duration {run.batch_seconds:.2f} s), the busiest slot worked "
-            f"{mean_busiest_ratio:.2f} times as long as the mean slot, and {run.hit_rate or 0:.0%} "
-            "of reading tasks ran on a preferred executor (a tail task has several). A reading "
-            "task is one that reads records from any input of the query."
+            f"In {span} (median duration {run.median_batch_seconds:.2f} s), the busiest slot "
+            f"worked {mean_busiest_ratio:.2f} times as long as the mean slot, and "
+            f"{run.hit_rate or 0:.0%} of reading tasks ran on a preferred executor (a tail task "
+            "has several). A reading task is one that reads records from any input of the query."
         ),
         page.side_by_side([bars, *timelines]),
     ]

@@ -130,7 +130,7 @@ def _add_ui(batch: SourceBatch, figures: BatchFigures, assignor: str | None) -> 
         batch,
         seconds=figures.seconds,
         slots=len(figures.slots) or None,
-        slot_seconds=figures.slot_seconds() if are_local else {},
+        slot_seconds=figures.sum_seconds_by_slot() if are_local else {},
         hit_rate=sum(are_local) / len(are_local) if is_planned else None,
     )
 
@@ -142,7 +142,7 @@ def _add_progress(
     if not reads:
         reads = {tp: offsets for tp, offsets in source.read_offsets.items() if offsets > 0}
     unread_offsets = {tp: reads.get(tp, 0) + offsets for tp, offsets in source.held_back.items()}
-    slots, hit_rate = source.number("slots"), source.number("localityHitRate")
+    slots, hit_rate = source.get_number("slots"), source.get_number("localityHitRate")
     return replace(
         batch,
         read_offsets=reads,
@@ -153,7 +153,7 @@ def _add_progress(
         slots=int(slots) if slots else batch.slots,
         hit_rate=batch.hit_rate if hit_rate is None else hit_rate,
         held_back_by=source.metrics.get("assignor.heldBackBy"),
-        imbalance=source.number("imbalance"),
+        imbalance=source.get_number("imbalance"),
     )
 
 

@@ -158,7 +158,7 @@ def _make_lag_table(snapshot: LiveFigures, rows: int) -> RenderableType:
 def _make_slot_table(run: RunFigures | None, rows: int) -> RenderableType:
     if run is None:
         return Text("slots: also give the address of Spark's UI (http://driver:4040)", "dim")
-    all_seconds, records = run.slot_seconds(), run.slot_records()
+    all_seconds, records = run.sum_seconds_by_slot(), run.sum_records_by_slot()
     seconds = {slot: all_seconds[slot] for slot in run.batches[-1].slots}  # slots that still exist
     longest_s = max(seconds.values(), default=0.0) or 1.0
     mean_s = sum(seconds.values()) / max(1, len(seconds))
@@ -196,7 +196,7 @@ def _make_batch_table(snapshot: LiveFigures) -> Table:
             "running" if batch.is_running else f"{batch.seconds:.2f}",
             format_count(batch.records),
             f"{len(batch.tasks)}",
-            f"{max_over_mean(batch.slot_seconds()):.2f}" if are_local else "",
+            f"{max_over_mean(batch.sum_seconds_by_slot()):.2f}" if are_local else "",
             f"{sum(are_local) / len(are_local):.0%}" if are_local else "",
         )
     return table
