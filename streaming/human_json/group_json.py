@@ -1,6 +1,6 @@
 """Assign a consumer group that is given as JSON data, and apply its steps: `assignor lab assign`.
 
-Raises InputError, with the key path, if the data do not follow the contract; OptionError if an
+Raises InputError if the data are not JSON or do not follow the contract; OptionError if an
 assignor is unknown or a step impossible; PlanError if an assignor fails or its answer is invalid.
 """
 
@@ -144,7 +144,7 @@ class GroupChange(JsonObject):
 
 
 class Request(JsonObject):
-    """One line of input: a group, and how to assign it."""
+    """One line of input: a group, how to assign it, and the steps that change it."""
 
     assignor: str = "sticky"
     options: Annotated[dict[str, str], AfterValidator(_strip_prefix)] = Field({})
@@ -210,7 +210,7 @@ class Answer:
     step: Mapping[str, Any] | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the answer as JSON values; empty optional keys are omitted."""
+        """Return the answer as JSON values, without the moves and without empty optional keys."""
         assignment = self.assignment
         result: dict[str, Any] = {
             "assignor": self.assignor.name,

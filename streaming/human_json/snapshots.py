@@ -124,7 +124,7 @@ def parse_plan_log_line(line: Any) -> PlanLogLine:
 def parse_snapshot(value: Any) -> tuple[MicroBatch, str | None]:
     """Return a snapshot's batch, and its state as text (None without one), from its JSON value.
 
-    Raises InputError with the location if it does not follow the contract, and OptionError if it
+    Raises InputError with the key path if it does not follow the contract, and OptionError if it
     contradicts itself or has invalid options.
     """
     if isinstance(value, dict) and isinstance(value.get("ranges"), dict):

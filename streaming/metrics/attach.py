@@ -218,10 +218,7 @@ def attach(
 
 
 def listen(spark: SparkSession, listener: StreamingQueryListener) -> Callable[[], None]:
-    """Add a listener; return a function that waits up to 10 s for its events and removes it.
-
-    With a Spark Connect session, the function does not wait.
-    """
+    """Add a listener; return a function that waits up to 10 s for its events and removes it."""
     spark.streams.addListener(listener)
 
     def detach() -> None:

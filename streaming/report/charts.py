@@ -30,7 +30,7 @@ _TICKS = (0.0, 0.5, 1.0)
 def draw_heat_map(
     title: str, partitions: Sequence[str], batches: Sequence[tuple[int, Mapping[str, int]]]
 ) -> str:
-    """Draw offset counts by partition (rows) and batch (columns); darker cells have more."""
+    """Draw offset counts by partition (rows) and batch (columns); stronger colours mean more."""
     names = partitions[:_MAX_ROWS]
     top, max_count = 18.0, max((n for _, counts in batches for n in counts.values()), default=0)
     column_width = (WIDTH - _LABEL_WIDTH - 4) / max(1, len(batches))
@@ -42,7 +42,7 @@ def draw_heat_map(
             count = counts.get(name, 0)
             x = _LABEL_WIDTH + column * column_width
             shade = 0.1 + 0.9 * (count / max_count) ** 0.5 if count else 0.04
-            hint = f"{name}, batch {number}: {count:,} records"
+            hint = f"{name}, batch {number}: {pluralize(count, 'record')}"
             box = (x, y, column_width - 1 if column_width > 3 else column_width, _ROW_HEIGHT - 1)
             shapes.append(rect(box, "heat", opacity=shade, hint=hint))
             if column_width >= 26 and count:
@@ -72,7 +72,7 @@ def draw_value_bars(
     mark: tuple[float, str] | None = None,
     label_width: float = _LABEL_WIDTH,
 ) -> str:
-    """Draw a horizontal bar for each name, with its value formatted by `format_value`.
+    """Draw a horizontal bar for each of the largest values, formatted by `format_value`.
 
     `css` is the colour class of all bars, or one class per bar. `scale` is the value of a bar with
     full length, by default the largest value. `mark` draws a dashed line at a value, with a label.
@@ -110,7 +110,7 @@ def draw_timeline(batch: BatchFigures, css: str, scale_s: float) -> str:
         shapes.append(rect((_LABEL_WIDTH, y, width, _ROW_HEIGHT - 3), "track"))
         for task in batch.tasks:
             if task.slot == slot:
-                hint = f"slot {slot}: {task.records:,} records in {task.seconds:.2f} s"
+                hint = f"slot {slot}: {pluralize(task.records, 'record')} in {task.seconds:.2f} s"
                 x = _LABEL_WIDTH + width * task.start_s / scale_s
                 length = max(1.0, width * task.seconds / scale_s - 0.8)
                 shapes.append(rect((x, y, length, _ROW_HEIGHT - 3), css, hint=hint))
@@ -190,7 +190,7 @@ def _compute_baseline(y: float, row_height: float) -> float:
 
 
 def shorten_names(partitions: Sequence[str]) -> list[str]:
-    """Shorten partition names to the number, or to the end of the name if there are several topics.
+    """Shorten partition names to their number, or if there are several topics, to their end.
 
     >>> shorten_names(["orders-0", "orders-1"])
     ['0', '1']

@@ -22,7 +22,7 @@ _DAY_S = 86_400
 
 
 def write_section(facts: QueryFacts) -> list[str]:
-    """Write charts of the time per record, and a table of costs and cross-zone traffic."""
+    """Write charts of the time per record, and a table of costs and traffic, or a note."""
     figures, rows = [], []
     states = facts.checkpoint_log.checkpoint.states if facts.checkpoint_log else {}
     for source, state in states.items():
@@ -51,9 +51,9 @@ def write_section(facts: QueryFacts) -> list[str]:
     return [page.side_by_side([*figures, table])]
 
 
-def _draw_costs(dimension: str, costs: Mapping[str, float], caption: str) -> str:
-    picture = charts.draw_value_bars(f"time per record by {dimension}", costs, format_seconds)
-    return page.figure(f"Time per record, by {dimension}", picture, caption)
+def _draw_costs(label: str, costs: Mapping[str, float], caption: str) -> str:
+    picture = charts.draw_value_bars(f"time per record by {label}", costs, format_seconds)
+    return page.figure(f"Time per record, by {label}", picture, caption)
 
 
 def _compute_cost_by_executor(run: RunFigures) -> dict[str, float]:
@@ -83,10 +83,9 @@ def _list_zone_traffic(facts: QueryFacts) -> Iterator[list[str]]:
         texts = [f"{fmean(shares):.1%} of the bytes"] if shares else []
         if seconds > 0:
             bytes_a_day = crossed_bytes / seconds * _DAY_S
-            cost = format_money(bytes_a_day / GB * facts.price_per_gb)
-            texts.append(
-                f"{format_gigabytes(bytes_a_day)} GB a day, {cost} at {facts.price_per_gb:g} per GB"
-            )
+            gb_text = format_gigabytes(bytes_a_day)
+            cost_text = format_money(bytes_a_day / GB * facts.price_per_gb)
+            texts.append(f"{gb_text} GB a day, {cost_text} at {facts.price_per_gb:g} per GB")
         if texts:
             source_text = f", source {index}" if len(indexes) > 1 else ""
             yield [f"across zones{source_text}", ": ".join(texts)]

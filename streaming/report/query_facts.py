@@ -1,7 +1,7 @@
 """Collect the facts about one query from its checkpoint, Spark's UI, and its logs.
 
-The checkpoint has the offsets read and the planner's state, the UI has the slot and time of each
-task, and the metrics log has the lag and the planner's metrics.
+The checkpoint has the offsets read and the planner's state. The UI has the executor and time of
+each task, the metrics log has the lag and the planner's metrics, and the plan log has all plans.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ADDRESS = re.compile(r"https?://|[\w.-]+:\d+(/|$)")
 
 @dataclass(frozen=True, slots=True)
 class QueryFacts:
-    """The data that a report is made from; a field is empty if no input has it."""
+    """The data that a report is made from; a field is empty or None if no input has it."""
 
     title: str
     checkpoint_log: CheckpointLog | None = None
@@ -73,8 +73,9 @@ def gather_facts(
     if an input has several queries. `batches` is the number of last batches to read; None for 20
     from Spark's UI and all from other inputs.
 
-    Raises OptionError if an input cannot be read, two are of one kind or of different queries, or
-    the query is ambiguous, and WebError if an address does not respond.
+    Raises OptionError if an input cannot be used, two are of one kind or of different queries, or
+    not exactly one query matches; DamagedCheckpointError if a file of the checkpoint cannot be
+    read; and WebError if a request to Spark's UI fails.
     """
     input_by_kind = classify_inputs(inputs)
     origins: list[tuple[str, str]] = []
@@ -111,7 +112,7 @@ def gather_facts(
 def _fetch_run(
     api: SparkUi, query: str | None, checkpoint_log: CheckpointLog | None, max_batches: int | None
 ) -> tuple[RunFigures, str]:
-    """Return the last finished batches of the query in Spark's UI, and the query's label."""
+    """Return the figures of the query's last finished batches in Spark's UI, and its label."""
     query_batches = choose_query(api.fetch_batches(), query, api.address)
     _check_same_query(checkpoint_log, query_batches[0].query_id, str(api.address))
     finished_batches = [batch for batch in query_batches if batch.seconds is not None]
@@ -136,7 +137,7 @@ def _replay_sources(
 
 
 def _check_same_query(checkpoint_log: CheckpointLog | None, query_id: str, location: str) -> None:
-    """Raise OptionError if an input is from another query, which may have the same name."""
+    """Raise OptionError if an input's query is not the checkpoint's, even if they share a name."""
     checkpoint_id = checkpoint_log.checkpoint.query_id if checkpoint_log else None
     if checkpoint_id and query_id != checkpoint_id:
         raise OptionError(
@@ -171,10 +172,10 @@ def _keep_last(checkpoint_log: CheckpointLog, max_batches: int | None) -> Checkp
 def _limit_ranges(batches: Sequence[ReplayBatch]) -> list[ReplayBatch]:
     """Return the last batches with up to `_MAX_REPLAYED_RANGES` ranges, but at least one batch."""
     last_batches: list[ReplayBatch] = []
-    ranges = 0
+    range_count = 0
     for batch in reversed(batches):
-        ranges += len(batch.ranges)
-        if ranges > _MAX_REPLAYED_RANGES and last_batches:
+        range_count += len(batch.ranges)
+        if range_count > _MAX_REPLAYED_RANGES and last_batches:
             break
         last_batches.insert(0, batch)
     return last_batches
@@ -185,10 +186,10 @@ def _replay(
     source: str,
     batches: Sequence[ReplayBatch],
     ui: RunFigures | None,
-    plans: LoggedTasks | None,
+    plan_log: LoggedTasks | None,
 ) -> Replay:
     """Replay one source with costs from the UI, if any, and executors from the plan log or UI."""
-    executors, logged_tasks = (plans.executors, plans.tasks) if plans else (None, None)
+    executors, logged_tasks = (plan_log.executors, plan_log.tasks) if plan_log else (None, None)
     cluster = choose_cluster(checkpoint_log, source, batches, logged_executors=executors)
     origins = {
         name: "assumed: also give the address of Spark's UI" if text.startswith("assumed") else text
@@ -201,10 +202,10 @@ def _replay(
         factor = cost_s / cluster.cost_s  # the UI has no costs per partition
         unusual_costs = {tp: cost * factor for tp, cost in cluster.unusual_costs.items()}
         cluster = replace(cluster, cost_s=cost_s, unusual_costs=unusual_costs)
-        origins["cost"] = "from Spark's UI"
+        origins |= {"cost": "from Spark's UI"} if records else {}
         # Logged plans are replayed on the executors of their batch; the UI has the current ones.
-        if plans is None:
-            cluster = replace(cluster, executors=ui.executors or cluster.executors)
+        if plan_log is None and ui.executors:
+            cluster = replace(cluster, executors=ui.executors)
             origins["executors"] = "from Spark's UI"
     cluster, names = replace(cluster, origins=origins), (SPARK, LAG_AWARE_STICKY)
     return replay(checkpoint_log.title(source), batches, cluster, names, logged_tasks=logged_tasks)

@@ -25,7 +25,7 @@ _EXPLAIN_HINT = "assignor report CHECKPOINT --batch N explains one of the last b
 
 
 def write_section(facts: QueryFacts) -> list[str]:
-    """Write the section from the metrics log; only a note without plans by an assignor."""
+    """Write the moves in the metrics log, or only a note if no assignor planned a batch."""
     if not facts.progress:
         return [page.note(f"Moves are unknown: also give the metrics log. {_EXPLAIN_HINT}")]
     batch_count, rows = _list_moves(facts.progress)
@@ -34,8 +34,8 @@ def write_section(facts: QueryFacts) -> list[str]:
     move_count = sum(row.moved_partitions for row in rows)
     moves_text = pluralize(move_count, "move of a partition", "moves of a partition")
     batches_text = pluralize(batch_count, "batch", "batches")
-    table_title = "Batches with a move or a change:" if rows else "Nothing else changed."
-    parts = [page.paragraph(f"{moves_text} to another executor in {batches_text}. {table_title}")]
+    last_sentence = "Batches with a move or a change:" if rows else "Nothing else changed."
+    parts = [page.paragraph(f"{moves_text} to another executor in {batches_text}. {last_sentence}")]
     if rows:
         cells = [[row.batch, f"{row.moved_partitions}", row.imbalance, row.reason] for row in rows]
         parts.append(page.table(_HEADER, cells[-_MAX_ROWS:], ends_in_words=True))
@@ -52,7 +52,7 @@ class _BatchMoves(NamedTuple):
 
 
 def _list_moves(batches: Sequence[BatchProgress]) -> tuple[int, list[_BatchMoves]]:
-    """Return the number of planned batches, and a row for each source with moves or changes."""
+    """Return the number of planned batches, and a row for each batch of a source with changes."""
     rows, planned_batches = [], set()
     previous_by_index: dict[int, SourceProgress] = {}
     for progress in batches:

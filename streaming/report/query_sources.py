@@ -35,7 +35,7 @@ _UNSPLIT_IMBALANCE = 0.25
 
 
 def collect_sources(facts: QueryFacts) -> dict[str, SourceFacts]:
-    """Return the facts about each source with data, by source name in the checkpoint."""
+    """Return the facts about each source with data, by its name in a checkpoint, such as `0`."""
     index_by_name = _match_indexes(facts)
     sources = {}
     for name, index in index_by_name.items():
@@ -52,7 +52,7 @@ def collect_sources(facts: QueryFacts) -> dict[str, SourceFacts]:
 
 
 def _match_indexes(facts: QueryFacts) -> dict[str, int | None]:
-    """Map each source's name in the checkpoint to its index in the progress; None if unknown."""
+    """Map each source's name in a checkpoint to its index in the progress; None if unknown."""
     indexes = sorted({s.index for p in facts.progress for s in p.sources})
     checkpoint_log = facts.checkpoint_log
     names = [*checkpoint_log.batches_by_source] if checkpoint_log else [*map(str, indexes)]
@@ -101,7 +101,7 @@ def _collect_source(
         if assignor == SPARK or (assignor and (batch.imbalance or 0.0) >= _UNSPLIT_IMBALANCE):
             tasks = ui_by_batch[number].tasks if number in ui_by_batch else ()
             is_split = len(tasks) > len(batch.read_offsets)
-            batch = replace(batch, pieces={} if is_split else batch.read_offsets)
+            batch = replace(batch, piece_offsets={} if is_split else batch.read_offsets)
         batches.append(replace(batch, **plan_fields.get(number, {})))
         last_assignor = assignor
     costs = compute_costs(state)
@@ -164,17 +164,17 @@ def _collect_fields(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str,
     executors = [name_executor(executor).id for executor in batch.executors]
     slot_pairs = zip(batch.slot_executor.tolist(), batch.slot_number.tolist(), strict=True)
     slots = [f"{executors[executor]}/{number}" for executor, number in slot_pairs]
-    largest_pieces, planned_sizes = dict[Partition, int](), defaultdict[_Key, dict[str, int]](dict)
+    piece_offsets, planned_sizes = dict[Partition, int](), defaultdict[_Key, dict[str, int]](dict)
     columns = pieces.row, pieces.slot, pieces.end - pieces.start, tasks.task >= tasks.heads
     for row, slot, size, is_in_tail in zip(*(c.tolist() for c in columns), strict=True):
         tp = Partition(batch.topics[int(batch.topic[row])], int(batch.partition[row]))
         if is_in_tail:  # any slot may read it
-            largest_pieces[tp] = max(largest_pieces.get(tp, 0), size)
+            piece_offsets[tp] = max(piece_offsets.get(tp, 0), size)
             continue
         slot_sizes = planned_sizes[tp, executors[int(batch.slot_executor[slot])]]
         slot_sizes[slots[slot]] = slot_sizes.get(slots[slot], 0) + size
-        largest_pieces[tp] = max(largest_pieces.get(tp, 0), slot_sizes[slots[slot]])
-    fields: dict[str, Any] = {"slots": batch.slots, "pieces": largest_pieces}
+        piece_offsets[tp] = max(piece_offsets.get(tp, 0), slot_sizes[slots[slot]])
+    fields: dict[str, Any] = {"slots": batch.slots, "piece_offsets": piece_offsets}
     reads, seconds = _sum_reports(next_plan, executors[0] if batch.anonymous else None)
     if not reads or sum(reads.values()) > 1.01 * batch.total:  # the reports cover several batches
         return fields
@@ -187,7 +187,7 @@ def _collect_fields(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str,
 
 
 def _sum_reports(plan: LoggedPlan | None, executor_id: str | None) -> tuple[_Amounts, _Amounts]:
-    """Return offsets (or records) and seconds of read reports, all for `executor_id` if given."""
+    """Return reports' offsets (else records) and seconds by key; `executor_id` replaces theirs."""
     reads, seconds = defaultdict[_Key, float](float), defaultdict[_Key, float](float)
     if plan is None:
         return {}, {}
@@ -207,9 +207,9 @@ def _divide_among_slots(
     seconds: _Amounts,
     slots: Sequence[str],
 ) -> dict[str, float]:
-    """Divide an executor's seconds among its planned slots; other reads go to its idlest slot.
+    """Divide each executor's seconds among its planned slots; other reads go to its idlest slot.
 
-    Reads of more offsets than planned are those of a tail, or of pieces planned elsewhere.
+    Other reads are those of more offsets than planned: of a tail, or of pieces planned elsewhere.
     """
     worked_s, unplanned_s = dict.fromkeys(slots, 0.0), dict[_Key, float]()
     for key, key_s in seconds.items():

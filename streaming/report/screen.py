@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 #: Number of latest batches over which slot load is summed.
 _LAST_BATCHES = 10
-#: Minimum number of rows in the lag table and the slot table.
+#: Minimum room for the rows of the lag table and of the slot table.
 _MIN_ROWS = 4
-#: Number of other lines on the screen, excluding the rows of the batch table.
+#: Number of lines on the screen that are not rows of its tables.
 _OTHER_LINES = 11
 _BAR_WIDTH = 12
 _HOT_STYLE = "dark_orange"
@@ -62,7 +62,7 @@ class Watch:
                 raise OptionError(f"{address} is a second {kind}: give only one")
 
     def fetch_figures(self) -> LiveFigures:
-        """Request the figures; raise WebError without a response, OptionError without the query."""
+        """Request the figures; raise WebError on failure, OptionError unless one query matches."""
         metrics = run = None
         label = ""
         if self._endpoint is not None:
@@ -70,8 +70,8 @@ class Watch:
             metrics = parse_query_metrics(text, self._query, self._endpoint)
             if metrics is None and self._ui is None:
                 raise OptionError(
-                    f"{self._endpoint} has no streaming query, because none has finished a batch "
-                    "yet: try again later"
+                    f"{self._endpoint} has no streaming query: none has finished a batch yet, or "
+                    "all have ended; try again while the query runs"
                 )
         if self._ui is not None:
             query = self._query or (metrics.query_id if metrics else None)
@@ -95,7 +95,7 @@ def _find_endpoint(address: Address) -> Address | None:
 
 
 def draw_frame(snapshot: LiveFigures, height: int, note: str = "") -> RenderableType:
-    """Draw a frame of about `height` lines, but with at least `_MIN_ROWS` rows in each table."""
+    """Draw a frame of about `height` lines, with room for `_MIN_ROWS` rows of lag and of slots."""
     batch_table = _make_batch_table(snapshot)
     rows = max(_MIN_ROWS, height - _OTHER_LINES - batch_table.row_count)
     lag_and_slots = Table.grid(expand=True, padding=(0, 2, 0, 0))
@@ -209,8 +209,12 @@ def _make_planner_lines(metrics: QueryMetrics | None) -> list[RenderableType]:
     lines: list[RenderableType] = [""]
     for source, values in sorted(metrics.values_by_source.items()):
         source_text = f" of source {source}" if len(metrics.values_by_source) > 1 else ""
-        for name, figures in _FIGURES.items():
-            figure_texts = [words.format(values[key]) for key, words in figures if key in values]
+        for name, formats in _FORMATS_BY_LINE.items():
+            figure_texts = [
+                words.format(values[key], s="s" * (values[key] != 1))
+                for key, words in formats
+                if key in values
+            ]
             if name == "assignor":
                 figure_texts.insert(0, metrics.strategies.get(source, ""))
             if figure_texts:
@@ -237,20 +241,20 @@ def _describe_admission(values: Mapping[str, float], held_back_by: str) -> str:
     return f"{admitted_records:,.0f} records in the last batch, {held_text}"
 
 
-#: Planner metrics on each line, with their text formats.
-_FIGURES = {
+#: Planner metrics on each line, with their text formats; `s` is the ending of a plural.
+_FORMATS_BY_LINE = {
     "assignor": (
-        ("assignor_tasks", "{:.0f} tasks"),
+        ("assignor_tasks", "{:.0f} task{s}"),
         ("assignor_split_partitions", "{:.0f} split"),
         ("assignor_moved_partitions_total", "{:.0f} moved"),
         ("assignor_imbalance_ratio", "{:.1%} over ideal"),
         ("assignor_locality_hit_ratio", "{:.0%} ran as planned"),
         ("assignor_plan_seconds", "plan {:.3f} s"),
-        ("assignor_fallbacks_total", "{:.0f} fallbacks"),
+        ("assignor_fallbacks_total", "{:.0f} fallback{s}"),
     ),
     "tail": (
         ("assignor_tail_ratio", "{:.0%} of the work"),
-        ("assignor_tail_tasks", "{:.0f} tasks for any free slot"),
+        ("assignor_tail_tasks", "{:.0f} task{s} for any free slot"),
         ("assignor_unpredictability_ratio", "task times deviate by {:.0%}"),
     ),
     "freshness": (

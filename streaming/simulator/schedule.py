@@ -3,8 +3,8 @@
 It uses delay scheduling as in `TaskSetManager`. A free slot takes, in the order of the plan:
 
 1. the next task that prefers its executor,
-2. or a task whose preferred executor is absent or not set,
-3. or any task, if no task has started on its preferred executor for `locality_wait_s`.
+2. or a task that prefers no executor, or only absent ones,
+3. or any task, if no task has started on an executor that it prefers for `locality_wait_s`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """A task's executor and end time."""
+    """A task's executor and end time, in seconds since the start of the batch."""
 
     task: int
     executor: str
