@@ -33,8 +33,7 @@ class BatchFigures:
     """A micro-batch, measured from Spark's UI and, in the demo, from its progress."""
 
     batch: int
-    #: Seconds from trigger to commit, or from the first job's start to the last job's end if only
-    #: Spark's UI is known; 0 while a job runs.
+    #: Seconds from trigger to commit, or without its progress, of its jobs; 0 while one runs.
     seconds: float
     records: int = 0
     tasks: tuple[TaskFigures, ...] = ()

@@ -58,7 +58,7 @@ def make_end_line(query_id: str, run_id: str, error: str | None) -> dict[str, An
 def find_error_line(text: str) -> str:
     """Return the first line of a Python traceback's exception, else of the text; "" if it is blank.
 
-    Without an exception, it is the traceback's heading.
+    If the traceback is cut off before its exception, return its heading.
     >>> lines = ["E: Traceback (most recent call last):", " File", "ValueError: too big"]
     >>> find_error_line(chr(10).join([*lines, "", chr(9) + "at some.Java"]))
     'ValueError: too big'

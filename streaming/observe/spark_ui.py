@@ -145,8 +145,7 @@ class SparkUi:
                 f"{replace(address, path=prefix)}/history/ID (IDs: {ids})"
             )
         application = candidates[0]
-        self.application_path = str(application["id"])
-        self.name = str(application.get("name", ""))
+        self.application_path, self.name = str(application["id"]), str(application.get("name", ""))
         attempts = application.get("attempts") or [{}]
         attempt_id = history[2] if history else None
         matching_attempts = [

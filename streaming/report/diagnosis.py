@@ -46,7 +46,7 @@ _MIN_SLOWNESS = 1.5
 #: The cluster is busy if a smaller share of reads ran on their planned executor.
 _MIN_HIT_RATE = 0.8
 #: An executor is named as busy if at least this share of its planned reads ran elsewhere.
-_MIN_READ_ELSEWHERE = 0.3
+_MIN_ELSEWHERE = 0.3
 #: If reading takes a smaller share of the time, more slots would not help.
 _MIN_READING_SHARE = 0.5
 #: `held_back_by` if more slots may help: unknown, no limit, one on seconds, or no plan (`spark`).
@@ -195,9 +195,7 @@ def _find_busy_cluster(facts: SourceFacts) -> list[Cause]:
         return []
     shares = [b.share_elsewhere for b in batches if b.share_elsewhere]
     names = sorted({name for by_name in shares for name in by_name}, key=lambda n: (len(n), n))
-    busy_executors = [
-        n for n in names if median(s.get(n, 0.0) for s in shares) >= _MIN_READ_ELSEWHERE
-    ]
+    busy_executors = [n for n in names if median(s.get(n, 0.0) for s in shares) >= _MIN_ELSEWHERE]
     plural = "s" * (len(busy_executors) > 1)
     about = f"executor{plural} {elide(busy_executors, 5)}" if busy_executors else ""
     why = (

@@ -73,9 +73,8 @@ def gather_facts(
     if an input has several queries. `batches` is the number of last batches to read; None for 20
     from Spark's UI and all from other inputs.
 
-    Raises OptionError if an input cannot be used, two are of one kind or of different queries, or
-    not exactly one query matches; DamagedCheckpointError if a file of the checkpoint cannot be
-    read; and WebError if a request to Spark's UI fails.
+    Raises OptionError if an input is invalid, two are of one kind, or they do not share one query;
+    DamagedCheckpointError if a checkpoint's file cannot be read; and WebError if a request fails.
     """
     input_by_kind = classify_inputs(inputs)
     origins: list[tuple[str, str]] = []

@@ -71,10 +71,8 @@ def _draw_lag(progress: Sequence[tuple[int, SourceProgress]], source_text: str) 
     caption = "Unread records by partition (rows) at the start of each batch (columns)."
     title = f"Lag at the start of each batch{source_text}"
     figure = _draw_batches(title, batches, ranking, caption)
-    paragraph = page.paragraph(
-        lag_text if last_lags else "The lag after the last batch is unknown."
-    )
-    return [paragraph, page.side_by_side([figure, page.table(head, rows)])]
+    words = lag_text if last_lags else "The lag after the last batch is unknown."
+    return [page.paragraph(words), page.side_by_side([figure, page.table(head, rows)])]
 
 
 def _draw_reads(replay_batches: Sequence[ReplayBatch], source_text: str) -> list[str]:

@@ -75,8 +75,7 @@ def _collect_source(
     reads_by_batch = {b.batch: {r.tp: r.size for r in b.ranges if r.size} for b in data_batches}
     seconds_by_batch = checkpoint_log.seconds_by_batch if checkpoint_log else {}
     plans = facts.plans.get(name, ())
-    next_plans = [*plans[1:], None]
-    plan_pairs = zip(plans, next_plans, strict=False)
+    plan_pairs = zip(plans, [*plans[1:], None], strict=False)
     plan_fields = {plan.number: _collect_fields(plan, next_plan) for plan, next_plan in plan_pairs}
     state = plans[-1].outcome.state if plans else None
     if state is None and checkpoint_log is not None:

@@ -210,11 +210,8 @@ def _make_planner_lines(metrics: QueryMetrics | None) -> list[RenderableType]:
     for source, values in sorted(metrics.values_by_source.items()):
         source_text = f" of source {source}" if len(metrics.values_by_source) > 1 else ""
         for name, formats in _FORMATS_BY_LINE.items():
-            figure_texts = [
-                words.format(values[key], s="s" * (values[key] != 1))
-                for key, words in formats
-                if key in values
-            ]
+            pairs = [(words, values[key]) for key, words in formats if key in values]
+            figure_texts = [words.format(value, s="s" * (value != 1)) for words, value in pairs]
             if name == "assignor":
                 figure_texts.insert(0, metrics.strategies.get(source, ""))
             if figure_texts:
@@ -233,11 +230,9 @@ def _describe_admission(values: Mapping[str, float], held_back_by: str) -> str:
         return "failed, so Spark's own limits apply"
     admitted_records = values["assignor_admitted_records"]
     held_records = values.get("assignor_held_back_records", 0.0)
-    held_text = (
-        f"{held_records:,.0f} held back (limit: {held_back_by})"
-        if held_records
-        else "none held back"
-    )
+    held_text = "none held back"
+    if held_records:
+        held_text = f"{held_records:,.0f} held back (limit: {held_back_by})"
     return f"{admitted_records:,.0f} records in the last batch, {held_text}"
 
 
