@@ -248,12 +248,14 @@ def _make_members(inputs: Mapping[str, _Member]) -> tuple[Member, ...]:
     return tuple(members)
 
 
-def answer(request: Request, find: Callable[[str], Assignor] = lookup) -> Answer:
+def answer(request: Request, find_assignor: Callable[[str], Assignor] = lookup) -> Answer:
     """Assign the initial group, without its steps."""
-    return answer_steps(request.model_copy(update={"steps": []}), find)[0]
+    return answer_steps(request.model_copy(update={"steps": []}), find_assignor)[0]
 
 
-def answer_steps(request: Request, find: Callable[[str], Assignor] = lookup) -> list[Answer]:
+def answer_steps(
+    request: Request, find_assignor: Callable[[str], Assignor] = lookup
+) -> list[Answer]:
     """Assign the group initially, and again after each step.
 
     Before each step, members own their assigned partitions and the generation increases by one. A
@@ -269,7 +271,8 @@ def answer_steps(request: Request, find: Callable[[str], Assignor] = lookup) -> 
             on_assignment = previous_answer.assignor.on_assignment
             group = group.after(previous_answer.assignment, generation + step_number, on_assignment)
             group = _apply_change(group, change, f"step {step_number}")
-        choice = choose(names, group, configure_assignors(names, options, find).__getitem__)
+        assignor_by_name = configure_assignors(names, options, find_assignor)
+        choice = choose(names, group, assignor_by_name.__getitem__)
         assignment = assign_checked(choice.assignor, group)
         owner = resolve_claims(group).owner
         moved_partitions = int(np.count_nonzero((owner >= 0) & (owner != assignment.owner)))

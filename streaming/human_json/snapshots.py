@@ -182,8 +182,7 @@ def plan_to_json(planned_batch: PlannedBatch) -> dict[str, Any]:
         json_tasks[task]["standbys"] = list(standbys)
     tails = zip(json_tasks[tasks.heads :], tasks.tail_seconds, tasks.tail_executors, strict=True)
     for json_task, seconds, executors in tails:
-        preferred_ids = [executor_ids[executor] for executor in executors]
-        json_task["tail"] = {"seconds": seconds, "executors": preferred_ids}
+        json_task["tail"] = {"seconds": seconds, "executors": [executor_ids[e] for e in executors]}
     return {
         "assignor": planned_batch.assignor,
         "tasks": json_tasks,

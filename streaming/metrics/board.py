@@ -156,8 +156,7 @@ class _QueryBoard:
                     if number is not None:
                         yield metric.name, source_labels, number * metric.factor
             if source.latest:
-                held_back = sum(source.held_back.values())
-                yield "assignor_held_back_records", source_labels, held_back
+                yield "assignor_held_back_records", source_labels, sum(source.held_back.values())
         for (name, index), total in self.counters.items():
             yield name, (*labels, str(index)), total
 
@@ -250,8 +249,7 @@ class Board(Collector):
         for group, positions in positions_by_group.items():
             yield from _collect_group_samples((self._cluster_name, group), positions)
         for (topic, partition), end in log_ends.items():
-            labels = (self._cluster_name, topic, str(partition))
-            yield "kafka_partition_latest_offset", labels, end
+            yield "kafka_partition_latest_offset", (self._cluster_name, topic, str(partition)), end
 
 
 def _collect_group_samples(labels: tuple[str, str], positions: _Positions) -> Iterator[_Sample]:

@@ -46,12 +46,13 @@ class MetricsConfig(BaseModel):
         default="kafka", description="Value of the label `cluster_name` of the `kafka_*` metrics."
     )
     log: Literal["json"] | None = Field(
-        default=None, description="`json` writes one line per batch to stderr, or to `log_file`."
+        default=None,
+        description="`json` writes a line per batch and at a query's end, to stderr or `log_file`.",
     )
     log_file: Path | None = Field(
         default=None,
-        description="Append the log to this file, including each batch's full progress; at 256 MB "
-        "the file is renamed to FILE.1.",
+        description="Append the log to this file, including each batch's full progress; above "
+        "256 MiB, the file is renamed to FILE.1.",
     )
     readable_by: Literal["owner", "group", "all"] = Field(
         default="owner",

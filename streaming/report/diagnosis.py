@@ -132,8 +132,8 @@ def _find_hot_partition(facts: SourceFacts) -> list[Cause]:
     ):
         candidate_work = work_by_partition[candidate]
         large_count = 1 + sum(candidate_work <= _MIN_OVER_MEDIAN * work for work in other_work)
-        is_all = large_count == len(partitions)
-        large_text = "" if is_all else f" large partitions of {len(partitions)}"
+        count = len(partitions)
+        large_text = "" if large_count == count else f" large partitions of {count}"
         about = f"{large_count}{large_text} for {pluralize(slots, 'slot')}"
         why = f"one slot reads {candidate} {effect}"
         return [Cause("few partitions", about, why, remedy, cost)]

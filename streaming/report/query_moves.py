@@ -52,14 +52,14 @@ class _BatchMoves(NamedTuple):
 
 
 def _list_moves(batches: Sequence[BatchProgress]) -> tuple[int, list[_BatchMoves]]:
-    """Return the number of planned batches, and a row for each batch of a source with changes."""
-    rows, planned_batches = [], set()
+    """Return the number of batches with planner metrics, and a row for each move or change."""
+    rows, batch_numbers = [], set()
     previous_by_index: dict[int, SourceProgress] = {}
     for progress in batches:
         for source in progress.sources:
             if "assignor.strategy" not in source.metrics or not source.has_data:
                 continue
-            planned_batches.add(progress.batch)
+            batch_numbers.add(progress.batch)
             moved_partitions = int(source.get_number("movedPartitions") or 0)
             changes = list(_describe_changes(source, previous_by_index.get(source.index)))
             previous_by_index[source.index] = source
@@ -71,7 +71,7 @@ def _list_moves(batches: Sequence[BatchProgress]) -> tuple[int, list[_BatchMoves
             reason = "; ".join(changes) or _LOAD_REASON
             batch = f"{progress.batch}{source_text}"
             rows.append(_BatchMoves(batch, moved_partitions, imbalance_text, reason))
-    return len(planned_batches), rows
+    return len(batch_numbers), rows
 
 
 def _describe_changes(source: SourceProgress, previous: SourceProgress | None) -> Iterator[str]:

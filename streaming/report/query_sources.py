@@ -89,8 +89,8 @@ def _collect_source(
     for number in sorted(reads_by_batch.keys() | progress.keys()):
         strategy = strategy_by_batch.get(number, SPARK if is_spark else None)
         assignor = assignor_by_batch.get(number, strategy)
-        reads, seconds = reads_by_batch.get(number, {}), seconds_by_batch.get(number)
-        batch = SourceBatch(number, reads, seconds=seconds)
+        reads = reads_by_batch.get(number, {})
+        batch = SourceBatch(number, reads, seconds=seconds_by_batch.get(number))
         if number in ui_by_batch:
             batch = _add_ui(batch, ui_by_batch[number], assignor)
         if number in progress:
@@ -137,9 +137,7 @@ def _add_ui(batch: SourceBatch, figures: BatchFigures, assignor: str | None) -> 
 def _add_progress(
     batch: SourceBatch, progress: BatchProgress, source: SourceProgress
 ) -> SourceBatch:
-    reads = batch.read_offsets
-    if not reads:
-        reads = {tp: offsets for tp, offsets in source.read_offsets.items() if offsets > 0}
+    reads = batch.read_offsets or {tp: n for tp, n in source.read_offsets.items() if n > 0}
     unread_offsets = {tp: reads.get(tp, 0) + offsets for tp, offsets in source.held_back.items()}
     slots, hit_rate = source.get_number("slots"), source.get_number("localityHitRate")
     return replace(
@@ -158,8 +156,7 @@ def _add_progress(
 
 def _collect_fields(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str, Any]:
     """Return `SourceBatch` fields from its plan and from its read reports in the next plan."""
-    batch, tasks = plan.batch, plan.outcome.tasks
-    pieces = tasks.pieces
+    batch, tasks, pieces = plan.batch, plan.outcome.tasks, plan.outcome.tasks.pieces
     executors = [name_executor(executor).id for executor in batch.executors]
     slot_pairs = zip(batch.slot_executor.tolist(), batch.slot_number.tolist(), strict=True)
     slots = [f"{executors[executor]}/{number}" for executor, number in slot_pairs]

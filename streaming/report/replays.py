@@ -48,8 +48,7 @@ def build_rows(replay: Replay) -> list[list[str]]:
 
 def draw_replay(replay: Replay) -> str:
     """Draw the replay as an SVG file."""
-    drawings = [(_TITLE, _draw_bars(replay))]
-    return standalone_picture(f"{write_summary(replay)}.", drawings, columns=1)
+    return standalone_picture(f"{write_summary(replay)}.", [(_TITLE, _draw_bars(replay))], 1)
 
 
 def write_replays(replays: Sequence[Replay]) -> str:

@@ -166,9 +166,8 @@ def _make_slot_table(run: RunFigures | None, rows: int) -> RenderableType:
     slots = sorted(seconds, key=lambda slot: -seconds[slot])
     for slot in slots if len(slots) <= rows else [*slots[: rows - 1], slots[-1]]:
         filled_cells = min(_BAR_WIDTH, max(0, round(_BAR_WIDTH * seconds[slot] / longest_s)))
-        bar = Text(
-            _FULL * filled_cells, _HOT_STYLE if seconds[slot] > 1.5 * mean_s else "deep_sky_blue1"
-        )
+        style = _HOT_STYLE if seconds[slot] > 1.5 * mean_s else "deep_sky_blue1"
+        bar = Text(_FULL * filled_cells, style)
         bar.append(_EMPTY * (_BAR_WIDTH - filled_cells), "dim")
         table.add_row(_join_texts(slot), bar, format_seconds(seconds[slot]), f"{records[slot]:,}")
     ratio = f", busiest {longest_s / mean_s:.2f} x mean" if mean_s else ""

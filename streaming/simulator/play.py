@@ -48,7 +48,7 @@ class SimulatedQuery:
     name: str
     scenario: Scenario
     options: Mapping[str, str] = field(default_factory=dict)
-    find: Callable[[str], Assignor] = lookup
+    find_assignor: Callable[[str], Assignor] = lookup
     locality_wait_s: float = 3.0
     state: StickyState = field(default_factory=StickyState.empty)
     observed: ReadReports = field(default_factory=ReadReports.empty)
@@ -125,7 +125,7 @@ class SimulatedQuery:
             replicas=batch.replicas,
             partitions=batch.partition_counts,
         )
-        outcome = plan_step(snapshot, self.state, self.find)
+        outcome = plan_step(snapshot, self.state, self.find_assignor)
         self.state, self.reasons = outcome.state, outcome.reasons
         self.planned_imbalance = float(outcome.metrics["imbalance"])
         return list_tasks(outcome)
@@ -254,14 +254,15 @@ WARM_UP_BATCHES = 3
 def compare(
     scenario: Scenario,
     names: Sequence[str],
-    find: Callable[[str], Assignor] = lookup,
+    find_assignor: Callable[[str], Assignor] = lookup,
     locality_wait_s: float = 3.0,
     options: Mapping[str, str] | None = None,
 ) -> list[MappingResult]:
     """Simulate each mapping with the planner's `options`; omit warm-up batches if others exist."""
-    options = options or {}
-    queries = [SimulatedQuery(name, scenario, options, find, locality_wait_s) for name in names]
-    batch_lists = [play(query) for query in queries]
+    batch_lists = [
+        play(SimulatedQuery(name, scenario, options or {}, find_assignor, locality_wait_s))
+        for name in names
+    ]
     return [
         MappingResult(name, batches[WARM_UP_BATCHES:] or batches)
         for name, batches in zip(names, batch_lists, strict=True)
