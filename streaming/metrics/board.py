@@ -170,7 +170,7 @@ class Board(Collector):
         self._lock = threading.Lock()
 
     def update_log_ends(self, ends: QueryOffsets, time_s: float) -> bool:
-        """Replace all log ends, also by none; return whether any belongs to a known query."""
+        """Replace each query's log ends (by none if not in `ends`); return whether any is in it."""
         with self._lock:
             for query_id, query in self._queries.items():
                 query.update_log_ends(ends.get(query_id, {}), time_s)

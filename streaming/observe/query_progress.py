@@ -78,7 +78,7 @@ class SourceProgress:
 
     @property
     def unread_at_start(self) -> dict[Partition, int]:
-        """Unread offsets at the start, or those read if `latest` is empty; none if `start` is."""
+        """Unread offsets at the start, or those read if `latest` is empty; {} if `start` is."""
         latest, start = self.latest or self.end, self.start
         return {tp: max(0, end - start.get(tp, 0)) for tp, end in latest.items()} if start else {}
 

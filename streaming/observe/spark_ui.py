@@ -138,9 +138,8 @@ class SparkUi:
         candidates = [a for a in applications if history is None or str(a["id"]) == history[1]]
         if len(candidates) != 1:
             ids = ", ".join(str(a["id"]) for a in applications[:5])
-            problem = (
-                f"no application {history[1]}" if history else f"{len(candidates)} applications"
-            )
+            count = len(applications)
+            problem = f"no application {history[1]}" if history else f"{count} applications"
             raise OptionError(
                 f"{address} has {problem}: give the address of one application, such as "
                 f"{replace(address, path=prefix)}/history/ID (IDs: {ids})"

@@ -156,7 +156,7 @@ def classify_inputs(inputs: Sequence[str]) -> dict[str, str]:
         else:
             kind = "checkpoint"
         if kind in input_by_kind:
-            raise OptionError(f"{location!r} is a second {kind}: give one of each kind")
+            raise OptionError(f"{location!r} is a second input of kind {kind!r}: give one of each")
         input_by_kind[kind] = location
     return input_by_kind
 

@@ -56,8 +56,10 @@ def _draw_lag(progress: Sequence[tuple[int, SourceProgress]], source_text: str) 
     for name in ranking[:_MAX_TABLE_ROWS]:
         counts = (last_lags.get(name), max_lags[name], sum(reads[name]) if name in reads else None)
         rows.append([name, *("unknown" if count is None else f"{count:,}" for count in counts)])
-    total_lag, worst = sum(last_lags.values()), ranking[0] if ranking else ""
-    worst_text = f", {last_lags[worst] / total_lag:.0%} of them in {worst}" if total_lag else ""
+    total_lag, worst_tp = sum(last_lags.values()), ranking[0] if ranking else ""
+    worst_text = (
+        f", {last_lags[worst_tp] / total_lag:.0%} of them in {worst_tp}" if total_lag else ""
+    )
     when = "After the last batch," if last_progress.unread_after else "When the last batch started,"
     held_back = sum(last_progress.held_back.values())
     limits_text = f"; limits held back {pluralize(held_back, 'record')}" if held_back else ""

@@ -227,12 +227,12 @@ def _describe_admission(values: Mapping[str, float], held_back_by: str) -> str:
     """Describe the last batch's size and the limit that held records back, or a fallback."""
     if "assignor_admitted_records" not in values:
         return "failed, so Spark's own limits apply"
-    admitted_records = values["assignor_admitted_records"]
+    admitted_records = round(values["assignor_admitted_records"])
     held_records = values.get("assignor_held_back_records", 0.0)
     held_text = "none held back"
     if held_records:
         held_text = f"{held_records:,.0f} held back (limit: {held_back_by})"
-    return f"{admitted_records:,.0f} records in the last batch, {held_text}"
+    return f"{pluralize(admitted_records, 'record')} in the last batch, {held_text}"
 
 
 #: Planner metrics on each line, with their text formats; `s` is the ending of a plural.

@@ -241,7 +241,9 @@ def test_labels_distinguish_partitions_of_several_topics(tmp_path):
     [
         pytest.param([], 2, "CHECKPOINT|URL|LOG", id="nothing given"),
         pytest.param(["no/such"], 2, "not a streaming checkpoint", id="no such checkpoint"),
-        pytest.param(["c", "c"], 2, "a second checkpoint: give one of each kind", id="two"),
+        pytest.param(
+            ["c", "c"], 2, "a second input of kind 'checkpoint': give one of each", id="two"
+        ),
         pytest.param(["other.txt"], 2, "has no progress of a batch with data", id="another file"),
         pytest.param(["c", "log.jsonl"], 2, "has no query 'd9a5a3a1", id="of another query"),
         pytest.param(
