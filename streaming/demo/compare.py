@@ -128,6 +128,10 @@ def _draw_partitions(run: RunFigures) -> str:
 def _draw_durations(runs: Sequence[RunFigures]) -> str:
     sides = zip(("left", "right"), runs, strict=False)
     legend = ", ".join(f"{side} bars: {run.name}" for side, run in sides)
-    note = " Pale bars: warm-up, not in the figures." if any(run.warm_up for run in runs) else ""
+    note = (
+        " Pale bars: warm-up, not in the figures."
+        if any(run.warm_up_batches for run in runs)
+        else ""
+    )
     chart = charts.draw_batch_columns(runs, _CSS_CLASSES)
     return page.figure("Seconds per batch", chart, f"{legend}.{note}")

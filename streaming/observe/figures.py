@@ -64,7 +64,7 @@ class RunFigures:
     name: str
     batches: tuple[BatchFigures, ...]
     #: Number of first batches that are excluded because they warm up caches and consumers.
-    warm_up: int = 0
+    warm_up_batches: int = 0
     #: The executors when the last batch started, if known.
     executors: tuple[Executor, ...] = ()
 
@@ -76,7 +76,7 @@ class RunFigures:
     @property
     def measured_batches(self) -> tuple[BatchFigures, ...]:
         """The batches after the warm-up, or all batches if there are none after it."""
-        return self.batches[self.warm_up :] or self.batches
+        return self.batches[self.warm_up_batches :] or self.batches
 
     @property
     def measured_tasks(self) -> Iterator[TaskFigures]:

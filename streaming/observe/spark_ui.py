@@ -148,14 +148,12 @@ class SparkUi:
         self.application_path, self.name = str(application["id"]), str(application.get("name", ""))
         attempts = application.get("attempts") or [{}]
         attempt_id = history[2] if history else None
-        matching_attempts = [
-            a for a in attempts if attempt_id in (None, str(a.get("attemptId", "1")))
-        ]
-        if not matching_attempts:
+        matches = [a for a in attempts if attempt_id in (None, str(a.get("attemptId", "1")))]
+        if not matches:
             raise OptionError(
                 f"{address}: the application has no attempt {attempt_id}: omit it for the last one"
             )
-        attempt = matching_attempts[0]  # the newest comes first
+        attempt = matches[0]  # the newest comes first
         self.spark_version = str(attempt.get("appSparkVersion", ""))
         if "attemptId" in attempt:
             self.application_path += f"/{attempt['attemptId']}"

@@ -135,7 +135,7 @@ def draw_batch_columns(runs: Sequence[RunFigures], css: Sequence[str]) -> str:
             bar_height = height * batch.seconds / longest_s
             x = left + index * column_width + column_width * 0.1 + run_index * bar_width
             hint = f"{run.name}, batch {batch.batch}: {batch.seconds:.2f} s"
-            y, opacity = top + height - bar_height, 0.35 if index < run.warm_up else None
+            y, opacity = top + height - bar_height, 0.35 if index < run.warm_up_batches else None
             box = (x, y, bar_width - 1, bar_height)
             shapes.append(rect(box, css[run_index], opacity=opacity, hint=hint))
     most_batches = max((run.batches for run in runs), key=len, default=())

@@ -7,7 +7,7 @@ not reported. Missing data is never reported as a cause.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Literal
@@ -155,7 +155,7 @@ def _is_reading_short(facts: SourceFacts) -> bool:
 
 def _weigh_offsets(offsets: Mapping[Partition, int], facts: SourceFacts) -> dict[Partition, float]:
     """Multiply each partition's offsets by its relative cost; omit partitions without offsets."""
-    return {tp: n * facts.costs.get(tp, 1.0) for tp, n in offsets.items() if n > 0}
+    return {tp: n * facts.relative_costs.get(tp, 1.0) for tp, n in offsets.items() if n > 0}
 
 
 def _suggest_split(facts: SourceFacts) -> str:
@@ -251,28 +251,30 @@ def _explain_lag_growth(facts: SourceFacts, needed_share: float) -> list[Cause]:
 
 def _find_starvation(facts: SourceFacts) -> list[Cause]:
     limited_batches = [b for b in facts.batches if b.is_limited and any(b.read_offsets.values())]
-    read_offsets, even_offsets = defaultdict[str, int](int), defaultdict[str, int](int)
-    starved_batches = defaultdict[str, int](int)
+    total_read_by_topic, total_even_by_topic = Counter[str](), Counter[str]()
+    starved_count_by_topic = Counter[str]()
     for batch in limited_batches:
-        read_by_topic, even_by_topic = defaultdict[str, int](int), defaultdict[str, int](int)
+        read_by_topic, even_by_topic = Counter[str](), Counter[str]()
         for tp, offsets in _share_evenly(batch, facts.weights).items():
             even_by_topic[tp.topic] += offsets
             read_by_topic[tp.topic] += batch.read_offsets.get(tp, 0)
         for topic, offsets in even_by_topic.items():
-            read_offsets[topic] += read_by_topic[topic]
-            even_offsets[topic] += offsets
-            starved_batches[topic] += read_by_topic[topic] < _MIN_EVEN_SHARE * offsets
-    causes, total_offsets = [], sum(read_offsets.values())
+            total_read_by_topic[topic] += read_by_topic[topic]
+            total_even_by_topic[topic] += offsets
+            starved_count_by_topic[topic] += read_by_topic[topic] < _MIN_EVEN_SHARE * offsets
+    causes, total_offsets = [], sum(total_read_by_topic.values())
     is_aligned = sum(b.held_back_by == "time" for b in limited_batches) > len(limited_batches) / 2
-    for topic in sorted(even_offsets):
-        share = read_offsets[topic] / (even_offsets[topic] or 1)
-        if not total_offsets or starved_batches[topic] < _MIN_BATCHES or share >= _MIN_EVEN_SHARE:
+    for topic in sorted(total_even_by_topic):
+        share = total_read_by_topic[topic] / (total_even_by_topic[topic] or 1)
+        is_brief = starved_count_by_topic[topic] < _MIN_BATCHES
+        if not total_offsets or is_brief or share >= _MIN_EVEN_SHARE:
             continue
-        largest_topic = max(read_offsets, key=lambda name: (read_offsets[name], name))
+        largest_topic = max(total_read_by_topic, key=lambda t: (total_read_by_topic[t], t))
+        largest_share = total_read_by_topic[largest_topic] / total_offsets
         why = (
             f"it got {share:.0%} of its even share in "
             f"{pluralize(len(limited_batches), 'limited batch', 'limited batches')}; "
-            f"{largest_topic} got {read_offsets[largest_topic] / total_offsets:.0%} of the records"
+            f"{largest_topic} got {largest_share:.0%} of the records"
         )
         kind: Kind = "alignment" if is_aligned else "starved topic"
         remedy = "set assignor.fairness=even, or set a floor for the topic"

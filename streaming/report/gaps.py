@@ -52,9 +52,9 @@ class Gap:
         return f"{self.times_ideal:.2f} times the ideal, {self.origin}{self.assumption_text}"
 
 
-def compute_gaps(source: SourceFacts, replay: Replay | None, ui: RunFigures | None) -> list[Gap]:
-    """Return the known gaps, the costliest first; `ui` is used if the source has no times."""
-    ui_batches = ui.batches if ui is not None else ()
+def compute_gaps(source: SourceFacts, replay: Replay | None, run: RunFigures | None) -> list[Gap]:
+    """Return the known gaps, the costliest first; `run` is used if the source has no times."""
+    ui_batches = run.batches if run is not None else ()
     batch_times = [b.seconds for b in source.batches if b.seconds]
     batch_times = batch_times or [b.seconds for b in ui_batches]
     batch_s = median(batch_times) if batch_times else None
@@ -100,11 +100,13 @@ def describe_gain(
 
 
 def _measure_gap(slot_seconds: Sequence[Mapping[str, float]], batch_s: float | None) -> Gap | None:
-    seconds = [list(by_slot.values()) for by_slot in slot_seconds if any(by_slot.values())]
-    if not seconds:
+    seconds_by_batch = [list(s.values()) for s in slot_seconds if any(s.values())]
+    if not seconds_by_batch:
         return None
-    longest_s, mean_s = sum(map(max, seconds)), sum(map(fmean, seconds))
-    return Gap(longest_s / mean_s, "measured", (longest_s - mean_s) / len(seconds), batch_s)
+    longest_s, mean_s = sum(map(max, seconds_by_batch)), sum(map(fmean, seconds_by_batch))
+    return Gap(
+        longest_s / mean_s, "measured", (longest_s - mean_s) / len(seconds_by_batch), batch_s
+    )
 
 
 def _predict_gap(source: SourceFacts, replay: Replay | None, batch_s: float | None) -> Gap | None:

@@ -39,7 +39,7 @@ def write_section(facts: QueryFacts) -> list[str]:
             caption = "As learned by the planner, including downstream work in the same task."
             cost_by_name = {"usual": costs.record_s, **unusual_costs}
             figures.append(_draw_costs(f"partition{source_text}", cost_by_name, caption))
-    cost_by_executor = _compute_cost_by_executor(facts.ui) if facts.ui else {}
+    cost_by_executor = _compute_cost_by_executor(facts.ui_run) if facts.ui_run else {}
     if cost_by_executor:
         caption = "Task time divided by records read, from Spark's UI."
         figures.append(_draw_costs("executor", cost_by_executor, caption))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from streaming.replay.replayed import Replay
 
 #: Default number of latest batches whose tasks are requested from Spark's UI.
-_UI_BATCHES = 20
+_DEFAULT_UI_BATCHES = 20
 #: Maximum number of ranges that are replayed; earlier batches are skipped.
 _MAX_REPLAYED_RANGES = 15_000
 #: Kinds of input; a report takes at most one of each.
@@ -50,7 +50,7 @@ class QueryFacts:
     checkpoint_log: CheckpointLog | None = None
     #: Progress of the batches with data, in order.
     progress: Sequence[BatchProgress] = ()
-    ui: RunFigures | None = None
+    ui_run: RunFigures | None = None  # from Spark's UI
     #: One replay for each Kafka source of the checkpoint.
     replays: Sequence[Replay] = ()
     #: Plans from the plan log by source, in order.
@@ -95,32 +95,32 @@ def gather_facts(
         origins.append(("metrics log", path))
         _check_same_query(checkpoint_log, progress[0].query_id, path)
         query, label = progress[0].query_id, progress[-1].label
-    ui = None
+    run = None
     if "Spark's UI" in input_by_kind:
-        api = SparkUi(Address.parse(input_by_kind["Spark's UI"]))
-        ui, label = _fetch_run(api, query, checkpoint_log, batches)
-        origins.append(("Spark's UI", f"{api.address}, {ui.name}"))
+        ui = SparkUi(Address.parse(input_by_kind["Spark's UI"]))
+        run, label = _fetch_run(ui, query, checkpoint_log, batches)
+        origins.append(("Spark's UI", f"{ui.address}, {run.name}"))
     if "plan log" in input_by_kind:
         origins.append(("plan log", input_by_kind["plan log"]))
-    replays, plans = _replay_sources(checkpoint_log, ui, input_by_kind.get("plan log"))
+    replays, plans = _replay_sources(checkpoint_log, run, input_by_kind.get("plan log"))
     checkpoint_name = checkpoint_log.checkpoint.name if checkpoint_log else ""
     title = f"Query {label or f'of {checkpoint_name}'}"
-    return QueryFacts(title, checkpoint_log, progress, ui, replays, plans, origins, price_per_gb)
+    return QueryFacts(title, checkpoint_log, progress, run, replays, plans, origins, price_per_gb)
 
 
 def _fetch_run(
-    api: SparkUi, query: str | None, checkpoint_log: CheckpointLog | None, max_batches: int | None
+    ui: SparkUi, query: str | None, checkpoint_log: CheckpointLog | None, max_batches: int | None
 ) -> tuple[RunFigures, str]:
     """Return the figures of the query's last finished batches in Spark's UI, and its label."""
-    query_batches = choose_query(api.fetch_batches(), query, api.address)
-    _check_same_query(checkpoint_log, query_batches[0].query_id, str(api.address))
+    query_batches = choose_query(ui.fetch_batches(), query, ui.address)
+    _check_same_query(checkpoint_log, query_batches[0].query_id, str(ui.address))
     finished_batches = [batch for batch in query_batches if batch.seconds is not None]
-    last_batches = finished_batches[-(max_batches or _UI_BATCHES) :]
-    return api.fetch_run(last_batches), query_batches[-1].label
+    last_batches = finished_batches[-(max_batches or _DEFAULT_UI_BATCHES) :]
+    return ui.fetch_run(last_batches), query_batches[-1].label
 
 
 def _replay_sources(
-    checkpoint_log: CheckpointLog | None, ui: RunFigures | None, plan_log: str | None
+    checkpoint_log: CheckpointLog | None, ui_run: RunFigures | None, plan_log: str | None
 ) -> tuple[list[Replay], dict[str, Sequence[LoggedPlan]]]:
     """Replay the last batches of each source; also return the logged plans by source."""
     if checkpoint_log is None:
@@ -129,7 +129,7 @@ def _replay_sources(
     last_batches = {source: _limit_ranges(batches) for source, batches in sources}
     tasks_by_source = read_tasks(Path(plan_log), last_batches) if plan_log is not None else {}
     replays = [
-        _replay(checkpoint_log, source, batches, ui, tasks_by_source.get(source))
+        _replay(checkpoint_log, source, batches, ui_run, tasks_by_source.get(source))
         for source, batches in last_batches.items()
     ]
     return replays, {source: tasks.plans for source, tasks in tasks_by_source.items()}
@@ -184,7 +184,7 @@ def _replay(
     checkpoint_log: CheckpointLog,
     source: str,
     batches: Sequence[ReplayBatch],
-    ui: RunFigures | None,
+    ui_run: RunFigures | None,
     plan_log: LoggedTasks | None,
 ) -> Replay:
     """Replay one source with costs from the UI, if any, and executors from the plan log or UI."""
@@ -194,8 +194,8 @@ def _replay(
         name: "assumed: also give the address of Spark's UI" if text.startswith("assumed") else text
         for name, text in cluster.origins.items()
     }
-    if ui is not None and ui.batches:
-        tasks = list(ui.measured_tasks)
+    if ui_run is not None and ui_run.batches:
+        tasks = list(ui_run.measured_tasks)
         records = sum(task.records for task in tasks)
         cost_s = sum(task.seconds for task in tasks) / records if records else cluster.cost_s
         factor = cost_s / cluster.cost_s  # the UI has no costs per partition
@@ -203,8 +203,8 @@ def _replay(
         cluster = replace(cluster, cost_s=cost_s, unusual_costs=unusual_costs)
         origins |= {"cost": "from Spark's UI"} if records else {}
         # Logged plans are replayed on the executors of their batch; the UI has the current ones.
-        if plan_log is None and ui.executors:
-            cluster = replace(cluster, executors=ui.executors)
+        if plan_log is None and ui_run.executors:
+            cluster = replace(cluster, executors=ui_run.executors)
             origins["executors"] = "from Spark's UI"
     cluster, names = replace(cluster, origins=origins), (SPARK, LAG_AWARE_STICKY)
     return replay(checkpoint_log.title(source), batches, cluster, names, logged_tasks=logged_tasks)

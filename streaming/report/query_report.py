@@ -102,7 +102,7 @@ def _format_start_times(facts: QueryFacts) -> dict[int, str]:
 
 def _draw_slots(facts: QueryFacts) -> list[str]:
     """Draw the records read by each slot, and timelines of the last batches."""
-    run = facts.ui
+    run = facts.ui_run
     if run is None:
         return [page.note("Slot load is unknown: also give the address of Spark's UI.")]
     batches = [batch for batch in run.batches if batch.tasks]

@@ -84,7 +84,7 @@ def _collect_source(
     strategy_by_batch = {n: s.metrics.get(_STRATEGY, SPARK) for n, (_, s) in progress.items()}
     # Without planner state and assignor metrics, assume that Spark's default was used.
     is_spark = state is None and set(strategy_by_batch.values()) <= {SPARK}
-    ui_by_batch = {b.batch: b for b in facts.ui.batches} if facts.ui and is_only else {}
+    ui_by_batch = {b.batch: b for b in facts.ui_run.batches} if facts.ui_run and is_only else {}
     batches, last_assignor = [], None
     for number in sorted(reads_by_batch.keys() | progress.keys()):
         strategy = strategy_by_batch.get(number, SPARK if is_spark else None)

@@ -103,7 +103,7 @@ def summarize_query(facts: QueryFacts) -> Summary:
     replays = dict(zip(source_names, facts.replays, strict=False))
     summaries = []
     for name, source in (sources or {"": SourceFacts()}).items():
-        gaps = compute_gaps(source, replays.get(name), facts.ui)
+        gaps = compute_gaps(source, replays.get(name), facts.ui_run)
         causes = add_uneven_slots(diagnose(source), gaps, source)
         prefix = f"Source {name}: " if len(sources) > 1 else ""
         gain = describe_gain(source, replays.get(name), gaps)

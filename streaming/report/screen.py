@@ -94,16 +94,16 @@ def _find_endpoint(address: Address) -> Address | None:
     return address if first_bytes.startswith(b"# HELP ") or not first_bytes.strip() else None
 
 
-def draw_frame(snapshot: LiveFigures, height: int, note: str = "") -> RenderableType:
+def draw_frame(figures: LiveFigures, height: int, note: str = "") -> RenderableType:
     """Draw a frame of about `height` lines, with room for `_MIN_ROWS` rows of lag and of slots."""
-    batch_table = _make_batch_table(snapshot)
+    batch_table = _make_batch_table(figures)
     rows = max(_MIN_ROWS, height - _OTHER_LINES - batch_table.row_count)
     lag_and_slots = Table.grid(expand=True, padding=(0, 2, 0, 0))
     lag_and_slots.add_column(ratio=1)
     lag_and_slots.add_column(ratio=1)
-    lag_and_slots.add_row(_make_lag_table(snapshot, rows), _make_slot_table(snapshot.run, rows))
-    lines = _make_head_line(snapshot), _join_texts((note, _HOT_STYLE))
-    return Group(*lines, lag_and_slots, "", batch_table, *_make_planner_lines(snapshot.metrics))
+    lag_and_slots.add_row(_make_lag_table(figures, rows), _make_slot_table(figures.run, rows))
+    lines = _make_head_line(figures), _join_texts((note, _HOT_STYLE))
+    return Group(*lines, lag_and_slots, "", batch_table, *_make_planner_lines(figures.metrics))
 
 
 def _join_texts(*parts: str | tuple[str, str]) -> Text:
@@ -113,15 +113,15 @@ def _join_texts(*parts: str | tuple[str, str]) -> Text:
     return Text.assemble(*printable_pairs, no_wrap=True, overflow="ellipsis")
 
 
-def _make_head_line(snapshot: LiveFigures) -> Text:
-    query, run = (snapshot.query, "bold"), snapshot.run
+def _make_head_line(figures: LiveFigures) -> Text:
+    query, run = (figures.query, "bold"), figures.run
     if run and run.batches:
         last_batch = run.batches[-1]
         running = " running" if last_batch.is_running else ""
         return _join_texts(query, f"  batch {last_batch.batch}{running}", (f"  {run.name}", "dim"))
-    if snapshot.metrics is None:
+    if figures.metrics is None:
         return _join_texts(query)
-    number = snapshot.metrics.values.get("spark_streaming_batch_id", 0)
+    number = figures.metrics.values.get("spark_streaming_batch_id", 0)
     return _join_texts(query, f"  batch {number:.0f}")
 
 
@@ -134,8 +134,8 @@ def _make_table(*columns: str) -> Table:
     return table
 
 
-def _make_lag_table(snapshot: LiveFigures, rows: int) -> RenderableType:
-    metrics = snapshot.metrics
+def _make_lag_table(figures: LiveFigures, rows: int) -> RenderableType:
+    metrics = figures.metrics
     if metrics is None:
         source = "the metrics endpoint (metrics.port, such as http://driver:9404)"
         return Text(f"lag: unknown; {source} reports it after the first batch", "dim")
@@ -176,12 +176,12 @@ def _make_slot_table(run: RunFigures | None, rows: int) -> RenderableType:
     return Group(Text(head, "bold"), table)
 
 
-def _make_batch_table(snapshot: LiveFigures) -> Table:
+def _make_batch_table(figures: LiveFigures) -> Table:
     head = ("last batches", "seconds", "records", "tasks", "busiest / mean", "as planned")
     table = _make_table(*head)
-    run = snapshot.run
+    run = figures.run
     if run is None:
-        values = snapshot.metrics.values if snapshot.metrics else {}
+        values = figures.metrics.values if figures.metrics else {}
         if "spark_streaming_latency_seconds" in values:
             table.add_row(
                 f"{values['spark_streaming_batch_id']:.0f}",

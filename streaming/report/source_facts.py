@@ -62,7 +62,7 @@ class SourceFacts:
     #: Whether partitions may be split; None if unknown.
     split: bool | None = None
     #: Cost of a record relative to a usual partition, for partitions that differ.
-    costs: Mapping[Partition, float] = field(default_factory=dict)
+    relative_costs: Mapping[Partition, float] = field(default_factory=dict)
     #: Reading time of each executor relative to a usual executor.
     slowness: Mapping[str, float] = field(default_factory=dict)
     #: Host of each executor.

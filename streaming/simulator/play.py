@@ -199,10 +199,10 @@ class SimulatedQuery:
 
 
 def _count_changes(
-    last: Mapping[Partition, str], first: Mapping[Partition, str], present: Mapping[str, float]
+    old: Mapping[Partition, str], new: Mapping[Partition, str], present_ids: Mapping[str, float]
 ) -> int:
-    """Count the partitions that changed executor although the last one is present."""
-    return sum(last.get(tp, e) != e and last[tp] in present for tp, e in first.items())
+    """Count the partitions that changed executor although the old one is present."""
+    return sum(old.get(tp, e) != e and old[tp] in present_ids for tp, e in new.items())
 
 
 def list_tasks(outcome: PlannedBatch) -> list[PlacedTask]:

@@ -108,7 +108,7 @@ LATE = {n: {"t-0": 100 if n < 6 else 700, "t-1": 100, "t-2": 100} for n in range
                      id="nothing but offsets is known"),
         # One cause.
         pytest.param(source(run(HOT, **whole(HOT)), split=False), ["Hot key: t-0"], id="hot key"),
-        pytest.param(source(run(**whole(EVEN)), costs={Partition("t", 4): 20.0}),
+        pytest.param(source(run(**whole(EVEN)), relative_costs={Partition("t", 4): 20.0}),
                      ["Hot key: t-4"], id="a partition with costly records"),
         pytest.param(source(run({"t-0": 600, "t-1": 0}, piece_offsets=offsets({"t-0": 600}))),
                      ["Hot key: t-0"], id="the others are empty"),

@@ -68,7 +68,7 @@ def make_run(name: str, seconds: list[float], busiest: int) -> RunFigures:
     batches = (
         BatchFigures(n, s, 100, tasks, ("1/0", "2/0")) for n, s in enumerate([9.0, *seconds])
     )
-    return RunFigures(name, tuple(batches), warm_up=1)
+    return RunFigures(name, tuple(batches), warm_up_batches=1)
 
 
 @pytest.mark.parametrize(
