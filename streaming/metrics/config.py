@@ -46,8 +46,7 @@ class MetricsConfig(BaseModel):
         default="kafka", description="Value of the label `cluster_name` of the `kafka_*` metrics."
     )
     log: Literal["json"] | None = Field(
-        default=None,
-        description="`json` writes a line per batch and at a query's end, to stderr or `log_file`.",
+        default=None, description="`json` logs batches and ends of queries to stderr or `log_file`."
     )
     log_file: Path | None = Field(
         default=None,

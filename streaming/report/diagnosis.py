@@ -269,12 +269,11 @@ def _find_starvation(facts: SourceFacts) -> list[Cause]:
         is_brief = starved_count_by_topic[topic] < _MIN_BATCHES
         if not total_offsets or is_brief or share >= _MIN_EVEN_SHARE:
             continue
-        largest_topic = max(total_read_by_topic, key=lambda t: (total_read_by_topic[t], t))
-        largest_share = total_read_by_topic[largest_topic] / total_offsets
+        largest_topic, max_offsets = max(total_read_by_topic.items(), key=lambda item: item[::-1])
         why = (
             f"it got {share:.0%} of its even share in "
             f"{pluralize(len(limited_batches), 'limited batch', 'limited batches')}; "
-            f"{largest_topic} got {largest_share:.0%} of the records"
+            f"{largest_topic} got {max_offsets / total_offsets:.0%} of the records"
         )
         kind: Kind = "alignment" if is_aligned else "starved topic"
         remedy = "set assignor.fairness=even, or set a floor for the topic"
