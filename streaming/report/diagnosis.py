@@ -49,7 +49,7 @@ _MIN_HIT_RATE = 0.8
 _MIN_ELSEWHERE = 0.3
 #: If reading takes a smaller share of the time, more slots would not help.
 _MIN_READING_SHARE = 0.5
-#: `held_back_by` if more slots may help: unknown, no limit, one on seconds, or no plan (`spark`).
+#: `held_back_by` if more slots may help: unknown, no limit, one on seconds, or a fallback.
 _EASED_BY_SLOTS = (None, "nothing", "seconds", "spark")
 #: A topic is starved if it gets a smaller fraction of its even share.
 _MIN_EVEN_SHARE = 0.25

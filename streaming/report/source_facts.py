@@ -41,7 +41,7 @@ class SourceBatch:
     hit_rate: float | None = None
     #: Share of each executor's planned offsets that other executors read.
     share_elsewhere: Mapping[str, float] = field(default_factory=dict)
-    #: Limit that held records back; `nothing` if none did, `spark` if the batch was not planned.
+    #: Limit that held records back; `nothing` if none did, `spark` after a fallback.
     held_back_by: str | None = None
     #: Predicted time of the busiest slot above the ideal, as a share of the ideal.
     imbalance: float | None = None
