@@ -92,8 +92,8 @@ def _draw_reads(replay_batches: Sequence[ReplayBatch], source_text: str) -> list
         rows.append([name, f"{offsets:,}", f"{offsets / total_offsets:.0%}", f"{max_count:,}"])
     head = ("partition, largest first", "offsets read", "share", "maximum per batch")
     caption = (
-        f"{total_offsets:,} offsets of {len(ranking):,} partitions (rows) by batch (columns). "
-        "Without a limit such as maxOffsetsPerTrigger, this is the lag at the start of each batch."
+        f"{pluralize(total_offsets, 'offset')} of {pluralize(len(ranking), 'partition')} (rows) by "
+        "batch (columns). Unless a limit applies, this is the lag at the start of each batch."
     )
     figure = _draw_batches(f"Offsets read by each batch{source_text}", batches, ranking, caption)
     return [page.side_by_side([figure, page.table(head, rows)])]
