@@ -80,15 +80,15 @@ def _collect_source(
     state = plans[-1].outcome.state if plans else None
     if state is None and checkpoint_log is not None:
         state = checkpoint_log.checkpoint.states.get(name)
-    assignor_by_batch = {p.number: p.outcome.assignor for p in plans}
-    strategy_by_batch = {n: s.metrics.get(_STRATEGY, SPARK) for n, (_, s) in progress.items()}
+    planned_assignor_by_batch = {p.number: p.outcome.assignor for p in plans}
+    used_assignor_by_batch = {n: s.metrics.get(_STRATEGY, SPARK) for n, (_, s) in progress.items()}
     # Without planner state and assignor metrics, assume that Spark's default was used.
-    is_spark = state is None and set(strategy_by_batch.values()) <= {SPARK}
+    is_spark = state is None and set(used_assignor_by_batch.values()) <= {SPARK}
     ui_by_batch = {b.batch: b for b in facts.ui_run.batches} if facts.ui_run and is_only else {}
     batches, last_assignor = [], None
     for number in sorted(reads_by_batch.keys() | progress.keys()):
-        strategy = strategy_by_batch.get(number, SPARK if is_spark else None)
-        assignor = assignor_by_batch.get(number, strategy)
+        used_assignor = used_assignor_by_batch.get(number, SPARK if is_spark else None)
+        assignor = planned_assignor_by_batch.get(number, used_assignor)
         reads = reads_by_batch.get(number, {})
         batch = SourceBatch(number, reads, seconds=seconds_by_batch.get(number))
         if number in ui_by_batch:
@@ -119,7 +119,7 @@ def _list_slowness(state: StickyState | None, costs: Costs | None) -> dict[str, 
     if state is None or costs is None:
         return {}
     ids = [reader.executor for reader in state.readers if reader.executor]
-    return {name: costs.slowness.get(name, 1.0) for name in ids}
+    return {id_: costs.slowness.get(id_, 1.0) for id_ in ids}
 
 
 def _add_ui(batch: SourceBatch, figures: BatchFigures, assignor: str | None) -> SourceBatch:
