@@ -120,7 +120,7 @@ def simulate(
     for name in names:
         typer.echo(f"simulating {make_printable(name)} …", err=True)
         results += compare(
-            scenario, [name], find=find, locality_wait_s=locality_wait, options=options
+            scenario, [name], find_assignor=find, locality_wait_s=locality_wait, options=options
         )
     if as_json:
         for result in results:

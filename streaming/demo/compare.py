@@ -44,12 +44,12 @@ def _make_share_format(metric: str) -> Callable[[RunFigures], str]:
 
 
 _FIGURES = (
-    _Figure("median batch", lambda run: f"{run.batch_seconds:.2f} s"),
-    _Figure("median reading", lambda run: f"{run.read_seconds:.2f} s"),
+    _Figure("median batch", lambda run: f"{run.median_batch_seconds:.2f} s"),
+    _Figure("median reading", lambda run: f"{run.median_read_seconds:.2f} s"),
     _Figure("age of newest row", _make_median_format(lambda batch: batch.newest_age_s)),
     _Figure("age of oldest row", _make_median_format(lambda batch: batch.oldest_age_s)),
-    _Figure("busiest slot, records", lambda run: f"{run.imbalance:.2f}"),
-    _Figure("busiest slot, seconds", lambda run: f"{run.imbalance_of_time:.2f}"),
+    _Figure("busiest slot, records", lambda run: f"{run.busiest_records_ratio:.2f}"),
+    _Figure("busiest slot, seconds", lambda run: f"{run.busiest_seconds_ratio:.2f}"),
     _Figure("tasks per batch", lambda run: f"{run.mean_tasks:.1f}"),
     _Figure("partitions split", _make_sum_format("assignor.splitPartitions")),
     _Figure("partitions moved", _make_sum_format("assignor.movedPartitions")),
@@ -90,12 +90,13 @@ def _render_act(number: int, act: Act) -> list[str]:
 
 
 def _draw_slot_records(act: Act) -> list[str]:
-    max_records = max(max(run.slot_records().values(), default=0) for run in act.runs) or 1
+    max_records = max(max(run.sum_records_by_slot().values(), default=0) for run in act.runs) or 1
     figures = []
     for run, css in zip(act.runs, _CSS_CLASSES, strict=True):
         bars = charts.draw_slot_bars(run, css, max_records)
         batches = pluralize(len(run.measured_batches), "batch", "batches")
-        caption = f"Average of {batches}: the busiest slot read {run.imbalance:.2f} times the mean."
+        ratio = run.busiest_records_ratio
+        caption = f"Average of {batches}: the busiest slot read {ratio:.2f} times the mean."
         figures.append(page.figure(f"Records per slot, {run.name}", bars, caption, css))
     return figures
 
@@ -127,6 +128,10 @@ def _draw_partitions(run: RunFigures) -> str:
 def _draw_durations(runs: Sequence[RunFigures]) -> str:
     sides = zip(("left", "right"), runs, strict=False)
     legend = ", ".join(f"{side} bars: {run.name}" for side, run in sides)
-    note = " Pale bars: warm-up, not in the figures." if any(run.warm_up for run in runs) else ""
+    note = (
+        " Pale bars: warm-up, not in the figures."
+        if any(run.warm_up_batches for run in runs)
+        else ""
+    )
     chart = charts.draw_batch_columns(runs, _CSS_CLASSES)
     return page.figure("Seconds per batch", chart, f"{legend}.{note}")

@@ -163,7 +163,7 @@ def _run_act(
     sizes, expected_table = compute_batch_sizes(settings.rows, batches), flights.ExpectedTable()
     progress.begin(f"batches with {settings.title}", len(modes) * batches)
     take_turns(modes, flights.read_flights(settings.rows), sizes, expected_table, progress.advance)
-    runs = [RunFigures(mode.name, mode.stop(), warm_up=warm_up) for mode in modes]
+    runs = [RunFigures(mode.name, mode.stop(), warm_up_batches=warm_up) for mode in modes]
     checks = [check_batches(runs, sizes)]
     for mode, run in zip(modes, runs, strict=True):
         checks += check_table(mode.name, expected_table, mode.query_table())

@@ -48,8 +48,8 @@ def _describe_act(act: Act) -> str:
     pairs = list(zip(assignor.measured_batches, default.measured_batches, strict=False))
     faster_count = sum(batch.seconds < other.seconds for batch, other in pairs)
     return (
-        f"With {act.title}, the median batch took {assignor.batch_seconds:.2f} s instead of "
-        f"{default.batch_seconds:.2f} s, faster in {faster_count} of "
-        f"{pluralize(len(pairs), 'round')} (median reading: {assignor.read_seconds:.2f} s instead "
-        f"of {default.read_seconds:.2f} s)."
+        f"With {act.title}, the median batch took {assignor.median_batch_seconds:.2f} s instead of "
+        f"{default.median_batch_seconds:.2f} s, faster in {faster_count} of "
+        f"{pluralize(len(pairs), 'round')} (median reading: {assignor.median_read_seconds:.2f} s "
+        f"instead of {default.median_read_seconds:.2f} s)."
     )

@@ -1,6 +1,6 @@
 """Assign a consumer group that is given as JSON data, and apply its steps: `assignor lab assign`.
 
-Raises InputError, with the key path, if the data do not follow the contract; OptionError if an
+Raises InputError if the data are not JSON or do not follow the contract; OptionError if an
 assignor is unknown or a step impossible; PlanError if an assignor fails or its answer is invalid.
 """
 
@@ -144,7 +144,7 @@ class GroupChange(JsonObject):
 
 
 class Request(JsonObject):
-    """One line of input: a group, and how to assign it."""
+    """One line of input: a group, how to assign it, and the steps that change it."""
 
     assignor: str = "sticky"
     options: Annotated[dict[str, str], AfterValidator(_strip_prefix)] = Field({})
@@ -210,7 +210,7 @@ class Answer:
     step: Mapping[str, Any] | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the answer as JSON values; empty optional keys are omitted."""
+        """Return the answer as JSON values, without the moves and without empty optional keys."""
         assignment = self.assignment
         result: dict[str, Any] = {
             "assignor": self.assignor.name,
@@ -248,12 +248,14 @@ def _make_members(inputs: Mapping[str, _Member]) -> tuple[Member, ...]:
     return tuple(members)
 
 
-def answer(request: Request, find: Callable[[str], Assignor] = lookup) -> Answer:
+def answer(request: Request, find_assignor: Callable[[str], Assignor] = lookup) -> Answer:
     """Assign the initial group, without its steps."""
-    return answer_steps(request.model_copy(update={"steps": []}), find)[0]
+    return answer_steps(request.model_copy(update={"steps": []}), find_assignor)[0]
 
 
-def answer_steps(request: Request, find: Callable[[str], Assignor] = lookup) -> list[Answer]:
+def answer_steps(
+    request: Request, find_assignor: Callable[[str], Assignor] = lookup
+) -> list[Answer]:
     """Assign the group initially, and again after each step.
 
     Before each step, members own their assigned partitions and the generation increases by one. A
@@ -269,7 +271,8 @@ def answer_steps(request: Request, find: Callable[[str], Assignor] = lookup) -> 
             on_assignment = previous_answer.assignor.on_assignment
             group = group.after(previous_answer.assignment, generation + step_number, on_assignment)
             group = _apply_change(group, change, f"step {step_number}")
-        choice = choose(names, group, configure_assignors(names, options, find).__getitem__)
+        assignor_by_name = configure_assignors(names, options, find_assignor)
+        choice = choose(names, group, assignor_by_name.__getitem__)
         assignment = assign_checked(choice.assignor, group)
         owner = resolve_claims(group).owner
         moved_partitions = int(np.count_nonzero((owner >= 0) & (owner != assignment.owner)))

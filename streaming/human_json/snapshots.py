@@ -124,7 +124,7 @@ def parse_plan_log_line(line: Any) -> PlanLogLine:
 def parse_snapshot(value: Any) -> tuple[MicroBatch, str | None]:
     """Return a snapshot's batch, and its state as text (None without one), from its JSON value.
 
-    Raises InputError with the location if it does not follow the contract, and OptionError if it
+    Raises InputError with the key path if it does not follow the contract, and OptionError if it
     contradicts itself or has invalid options.
     """
     if isinstance(value, dict) and isinstance(value.get("ranges"), dict):
@@ -182,8 +182,7 @@ def plan_to_json(planned_batch: PlannedBatch) -> dict[str, Any]:
         json_tasks[task]["standbys"] = list(standbys)
     tails = zip(json_tasks[tasks.heads :], tasks.tail_seconds, tasks.tail_executors, strict=True)
     for json_task, seconds, executors in tails:
-        preferred_ids = [executor_ids[executor] for executor in executors]
-        json_task["tail"] = {"seconds": seconds, "executors": preferred_ids}
+        json_task["tail"] = {"seconds": seconds, "executors": [executor_ids[e] for e in executors]}
     return {
         "assignor": planned_batch.assignor,
         "tasks": json_tasks,

@@ -44,7 +44,7 @@ class Exporter:
 
     A separate thread handles the queued events, so that a full disk or a scrape of 10,000
     partitions cannot delay Spark. Only the first failure is logged, as a warning. `fetch_log_ends`
-    gets a query's ID, or None for all queries; `attach` explains the other parameters.
+    is called with a query's ID, or None for all queries; `attach` explains the other parameters.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class Exporter:
         self._redact = redact or Redactor()
         self._why = why or (lambda _, text: find_error_line(text))
         self._board = Board(config.cluster_name)
-        path, mode = config.textfile, config.file_mode
-        self._textfile = Textfile(self._board, path, mode) if path else None
+        path, file_mode = config.textfile, config.file_mode
+        self._textfile = Textfile(self._board, path, file_mode) if path else None
         self._log: Log | None = None
         self._endpoint: Endpoint | None = None
         with contextlib.ExitStack() as outlets:
             if config.log is not None or config.log_file is not None:
-                self._log = Log(config.log_file, mode)
+                self._log = Log(config.log_file, file_mode)
                 outlets.callback(self._log.close)
             if config.port is not None:
                 self._endpoint = Endpoint(self._board, config.port, config.address)
@@ -97,7 +97,7 @@ class Exporter:
         self._events.put(lambda: self._write_end(query_id, run_id, error))
 
     def close(self) -> None:
-        """Handle the queued events, for at most 10 s, then close all outlets."""
+        """Stop listening, handle the queued events for at most 10 s, then close all outlets."""
         self.at_close.close()
 
     def __enter__(self) -> Exporter:
@@ -227,8 +227,8 @@ def listen(spark: SparkSession, listener: StreamingQueryListener) -> Callable[[]
             try:
                 if session is not None:
                     session.sparkContext().listenerBus().waitUntilEmpty()
-            except Py4JError:  # after 10 s
-                logger.warning("the last metrics of a query may be missing: Spark was too busy")
+            except Py4JError:  # waitUntilEmpty times out after 10 s
+                logger.warning("last metrics may be missing: Spark did not send all events in 10 s")
             spark.streams.removeListener(listener)
 
     return detach

@@ -36,8 +36,8 @@ _FRESHNESS_KEYS = ("freshnessSeconds", "freshnessSecondsMax")
 
 
 @dataclass(slots=True)
-class _QueryMetrics:
-    """Metrics of one query until it ends; the counters of its next run start at 0."""
+class _QueryBoard:
+    """Metrics of one query until its end event; after that, its next run starts with new ones."""
 
     last_progress: BatchProgress
     #: Number of batches with data.
@@ -68,7 +68,7 @@ class _QueryMetrics:
         self.batches += 1
         self.rows += progress.rows
         for source in progress.sources:
-            moved_partitions = source.number("movedPartitions")
+            moved_partitions = source.get_number("movedPartitions")
             if moved_partitions is not None and source.has_data:
                 self.counters["assignor_moved_partitions_total", source.index] += moved_partitions
         return True
@@ -77,7 +77,7 @@ class _QueryMetrics:
         """Add the increase of the run's counters since its last progress event."""
         for metric in ASSIGNOR:
             if metric.kind == "counter" and metric.key:
-                value = source.number(metric.key)
+                value = source.get_number(metric.key)
                 if value is not None:
                     key = metric.name, source.index
                     self.counters[key] += max(0.0, value - self.run_counters.get(key, 0.0))
@@ -99,7 +99,7 @@ class _QueryMetrics:
         history = {}
         for source in self.last_progress.sources:
             measured_at_s = time_s if source.log_ends else self.last_progress.timestamp_s
-            for tp, end in source.ends.items():
+            for tp, end in source.last_log_ends.items():
                 key = source.index, tp
                 history[key] = self.log_end_history.get(key) or LogEnds()
                 history[key].add(measured_at_s, end)
@@ -112,11 +112,11 @@ class _QueryMetrics:
         the query is idle. Partitions whose offset or log end is unknown are omitted.
         """
         is_idle = self.idle_at_s > self.last_progress.timestamp_s
-        offsets = source.end if source.log_ends or is_idle else source.begin
+        offsets = source.end if source.log_ends or is_idle else source.start
         history = self.log_end_history
         return {
             tp: (max(0, end - offset), history[source.index, tp].estimate_lag_s(offset))
-            for tp, end in source.ends.items()
+            for tp, end in source.last_log_ends.items()
             if (offset := offsets.get(tp)) is not None
         }
 
@@ -152,12 +152,11 @@ class _QueryMetrics:
                 yield "assignor_held_back_info", (*source_labels, held_back_by), 1
             for metric in ASSIGNOR:
                 if metric.kind == "gauge" and metric.key and metric.key not in ignored_keys:
-                    number = source.number(metric.key)
+                    number = source.get_number(metric.key)
                     if number is not None:
                         yield metric.name, source_labels, number * metric.factor
             if source.latest:
-                held_back = sum(source.held_back.values())
-                yield "assignor_held_back_records", source_labels, held_back
+                yield "assignor_held_back_records", source_labels, sum(source.held_back.values())
         for (name, index), total in self.counters.items():
             yield name, (*labels, str(index)), total
 
@@ -167,11 +166,11 @@ class Board(Collector):
 
     def __init__(self, cluster_name: str) -> None:
         self._cluster_name = cluster_name
-        self._queries: dict[str, _QueryMetrics] = {}
+        self._queries: dict[str, _QueryBoard] = {}
         self._lock = threading.Lock()
 
     def update_log_ends(self, ends: QueryOffsets, time_s: float) -> bool:
-        """Replace the log ends of all queries; return whether any belongs to a known query."""
+        """Replace each query's log ends (by none if not in `ends`); return whether any is in it."""
         with self._lock:
             for query_id, query in self._queries.items():
                 query.update_log_ends(ends.get(query_id, {}), time_s)
@@ -183,7 +182,7 @@ class Board(Collector):
         `measured_at_s` is the Unix time of the event's log ends; None for its trigger's start.
         """
         with self._lock:
-            query = self._queries.setdefault(progress.query_id, _QueryMetrics(progress))
+            query = self._queries.setdefault(progress.query_id, _QueryBoard(progress))
             return query.update(progress, measured_at_s)
 
     def mark_idle(self, query_id: str, timestamp_s: float) -> bool:
@@ -245,32 +244,31 @@ class Board(Collector):
                 for tp, offset in source.end.items():
                     if tp not in positions or offset < positions[tp][0]:
                         positions[tp] = offset, *lags.get(tp, (None, None))
-                for tp, end in source.ends.items():
+                for tp, end in source.last_log_ends.items():
                     log_ends[tp] = max(end, log_ends.get(tp, 0))
         for group, positions in positions_by_group.items():
             yield from _collect_group_samples((self._cluster_name, group), positions)
         for (topic, partition), end in log_ends.items():
-            labels = (self._cluster_name, topic, str(partition))
-            yield "kafka_partition_latest_offset", labels, end
+            yield "kafka_partition_latest_offset", (self._cluster_name, topic, str(partition)), end
 
 
 def _collect_group_samples(labels: tuple[str, str], positions: _Positions) -> Iterator[_Sample]:
     prefix = "kafka_consumergroup_group_"
-    topic_lags: dict[str, int] = defaultdict(int)
+    lag_by_topic: dict[str, int] = defaultdict(int)
     for (topic, partition), (offset, lag, seconds) in positions.items():
         member_labels = (*labels, topic, str(partition), "", "", "")
         yield f"{prefix}offset", member_labels, offset
         if lag is not None:
-            topic_lags[topic] += lag
+            lag_by_topic[topic] += lag
             yield f"{prefix}lag", member_labels, lag
         if seconds is not None:
             yield f"{prefix}lag_seconds", member_labels, seconds
     lags = [lag for _, lag, _ in positions.values() if lag is not None]
     if lags:
         yield f"{prefix}max_lag", (*labels, "true"), max(lags)
-        yield f"{prefix}sum_lag", labels, sum(topic_lags.values())
+        yield f"{prefix}sum_lag", labels, sum(lag_by_topic.values())
     lag_seconds = [seconds for _, _, seconds in positions.values() if seconds is not None]
     if lag_seconds:
         yield f"{prefix}max_lag_seconds", (*labels, "true"), max(lag_seconds)
-    for topic, lag in sorted(topic_lags.items()):
+    for topic, lag in sorted(lag_by_topic.items()):
         yield f"{prefix}topic_sum_lag", (*labels, topic), lag

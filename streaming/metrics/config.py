@@ -23,7 +23,7 @@ NOT_A_FLAG = BeforeValidator(_reject_flag)
 
 
 class MetricsConfig(BaseModel):
-    """The outputs of a job's metrics and log; none by default."""
+    """The outlets for a job's metrics and log; none by default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -46,12 +46,12 @@ class MetricsConfig(BaseModel):
         default="kafka", description="Value of the label `cluster_name` of the `kafka_*` metrics."
     )
     log: Literal["json"] | None = Field(
-        default=None, description="`json` writes one line per batch to stderr, or to `log_file`."
+        default=None, description="`json` logs batches and ends of queries to stderr or `log_file`."
     )
     log_file: Path | None = Field(
         default=None,
-        description="Append the log to this file, including each batch's full progress; at 256 MB "
-        "the file is renamed to FILE.1.",
+        description="Append the log to this file, including each batch's full progress; above "
+        "256 MiB, the file is renamed to FILE.1.",
     )
     readable_by: Literal["owner", "group", "all"] = Field(
         default="owner",

@@ -66,7 +66,7 @@ class LogEnds:
         """Return the estimated seconds from when the log ended at `offset` to the last log end.
 
         An offset at or beyond the last end has a lag of 0. One below the first stored end is
-        extrapolated at the mean rate of the stored ends; None if there is no rate.
+        extrapolated at the mean rate of the stored ends. None without a rate or stored ends.
         """
         if not self._points:
             return None

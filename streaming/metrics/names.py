@@ -17,7 +17,7 @@ _SOURCE = (*_QUERY, "source")
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric."""
+    """The definition of a metric."""
 
     name: str
     labels: tuple[str, ...]
@@ -29,15 +29,14 @@ class Metric:
 
     @property
     def kind(self) -> Literal["gauge", "counter"]:
-        """`counter` if the value never decreases, else `gauge`."""
+        """`counter` for a running total, whose name ends with `_total`, else `gauge`."""
         return "counter" if self.name.endswith("_total") else "gauge"
 
 
 KAFKA = (
     Metric("kafka_consumergroup_group_offset", _MEMBER,
            "Offset at which the query's next batch starts to read the partition."),
-    Metric("kafka_consumergroup_group_lag", _MEMBER,
-           "Unread offsets of the partition."),
+    Metric("kafka_consumergroup_group_lag", _MEMBER, "Unread offsets of the partition."),
     Metric("kafka_consumergroup_group_lag_seconds", _MEMBER,
            "Estimated seconds since the partition's first unread record was written."),
     Metric("kafka_consumergroup_group_max_lag", (*_GROUP, "is_simple_consumer"),
@@ -75,7 +74,7 @@ SPARK = (
 
 ASSIGNOR = (
     Metric("assignor_info", (*_SOURCE, "strategy"),
-           "Always 1; strategy is the assignor of the last batch, or spark after a fallback."),
+           "Always 1; strategy is the assignor of the last batch, or spark for Spark's default."),
     Metric("assignor_tasks", _SOURCE, "Tasks that read the last batch.", "tasks"),
     Metric("assignor_executors", _SOURCE,
            "Executors to which the last plan assigned tasks.", "executors"),

@@ -149,18 +149,18 @@ class _Handler(MetricsHandler):
 class Textfile:
     """A metrics file, which each update replaces atomically."""
 
-    def __init__(self, board: Board, path: Path, mode: int) -> None:
+    def __init__(self, board: Board, path: Path, file_mode: int) -> None:
         _check_folder("metrics.textfile", path)
         self._registry = _create_registry(board)
         self._path = path
-        self._mode = mode
+        self._file_mode = file_mode
 
     def write(self) -> None:
         """Write the metrics; readers see either the old file or the new one."""
         descriptor, name = tempfile.mkstemp(prefix=f"{self._path.name}.", dir=self._path.parent)
         new_path = Path(name)
         try:
-            with _open_with_mode(descriptor, self._mode) as file:
+            with _open_with_mode(descriptor, self._file_mode) as file:
                 file.write(generate_latest(self._registry))
             new_path.replace(self._path)
         finally:
@@ -170,24 +170,24 @@ class Textfile:
 class Log:
     """A log of JSON lines, on stderr or in a file."""
 
-    def __init__(self, path: Path | None, mode: int) -> None:
+    def __init__(self, path: Path | None, file_mode: int) -> None:
         self._file: _LogFile | None = None
         if path is not None:
             _check_folder("metrics.log_file", path)
             try:
-                self._file = _LogFile(path, mode)
+                self._file = _LogFile(path, file_mode)
             except OSError as error:
                 raise MetricsError(
                     f"metrics.log_file {path} cannot be written ({error.strerror}): check its "
                     "path and permissions"
                 ) from error
 
-    def write(self, line: Mapping[str, Any], progress: Mapping[str, Any] | None = None) -> None:
+    def write(self, fields: Mapping[str, Any], progress: Mapping[str, Any] | None = None) -> None:
         """Write and flush a line; `progress` is added in a file, but not on stderr."""
         if self._file is not None:
-            self._file.write(dump(line, progress))
+            self._file.write(dump(fields, progress))
         else:
-            sys.stderr.write(dump(line).decode())
+            sys.stderr.write(dump(fields).decode())
             sys.stderr.flush()
 
     def close(self) -> None:
@@ -199,28 +199,28 @@ class Log:
 class _LogFile:
     """A file opened for append; other programs, such as logrotate, may rename it at any time."""
 
-    def __init__(self, path: Path, mode: int) -> None:
+    def __init__(self, path: Path, file_mode: int) -> None:
         #: Whether the file is not a device such as `/dev/stderr`.
         self._can_rotate = not _is_device(path)
         self._raw_path = path
-        self._mode = mode
-        self._file = _open_to_append(self._path, mode)
+        self._file_mode = file_mode
+        self._file = _open_to_append(self._path, file_mode)
 
     @property
     def _path(self) -> Path:
         """Path of the file, with links resolved at each call, because their target may change."""
         return Path(os.path.realpath(self._raw_path)) if self._can_rotate else self._raw_path
 
-    def write(self, lines: bytes) -> None:
-        """Rotate the file if it is too long, reopen it if it was moved, then write the lines."""
+    def write(self, line: bytes) -> None:
+        """Rotate the file if it is too long, reopen it if it was moved, then write the line."""
         if self._can_rotate:
             with contextlib.suppress(OSError):  # a log that is too long is better than no log
                 self._rotate_if_long()
             if self._is_moved():
-                new_file = _open_to_append(self._path, self._mode)
+                new_file = _open_to_append(self._path, self._file_mode)
                 self.close()
                 self._file = new_file
-        self._file.write(lines)
+        self._file.write(line)
         self._file.flush()
 
     def close(self) -> None:
@@ -268,17 +268,17 @@ def _check_folder(option: str, path: Path) -> None:
         raise MetricsError(f"{option} {path}: its folder does not exist; create it first")
 
 
-def _open_to_append(path: Path, mode: int) -> IO[bytes]:
-    """Open a file for append, or create it with `mode`; an existing file keeps its mode."""
+def _open_to_append(path: Path, file_mode: int) -> IO[bytes]:
+    """Open a file for append, or create it with `file_mode`; an existing file keeps its mode."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     try:
-        return _open_with_mode(os.open(path, flags | os.O_EXCL, 0o600), mode)
+        return _open_with_mode(os.open(path, flags | os.O_EXCL, 0o600), file_mode)
     except FileExistsError:
         return os.fdopen(os.open(path, flags, 0o600), "ab")
 
 
-def _open_with_mode(descriptor: int, mode: int) -> IO[bytes]:
+def _open_with_mode(descriptor: int, file_mode: int) -> IO[bytes]:
     """Wrap a new file's descriptor; set its mode explicitly, because the umask would narrow it."""
     file = os.fdopen(descriptor, "ab")
-    os.fchmod(file.fileno(), mode)
+    os.fchmod(file.fileno(), file_mode)
     return file

@@ -1,4 +1,4 @@
-"""The result of a check, for `assignor doctor`, the demo, and the reports."""
+"""The result of a check, for `assignor doctor` and the demo."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Check:
 
     name: str
     holds: bool
-    #: The observed figures; if the check failed, also the remedy.
+    #: What was observed; in `assignor doctor`, also the remedy if the check failed.
     details: str
 
     @property

@@ -16,9 +16,9 @@ _Number = TypeVar("_Number", int, float)
 
 @dataclass(frozen=True, slots=True)
 class TaskFigures:
-    """A finished or running task that reads records."""
+    """A successful or running task of a stage that reads records or is running."""
 
-    #: Executor slot that ran it, as `<executor>/<slot>`.
+    #: `<executor>/<slot>`; the slot is inferred, because Spark reports only the executor.
     slot: str
     #: Seconds from the start of the batch's first task.
     start_s: float
@@ -30,10 +30,10 @@ class TaskFigures:
 
 @dataclass(frozen=True, slots=True)
 class BatchFigures:
-    """A micro-batch, measured from Spark's UI, its progress, or both."""
+    """A micro-batch, measured from Spark's UI and, in the demo, from its progress."""
 
     batch: int
-    #: Seconds from trigger to commit, or in Spark's UI from first to last job; 0 while one runs.
+    #: Seconds from trigger to commit, or without its progress, of its jobs; 0 while one runs.
     seconds: float
     records: int = 0
     tasks: tuple[TaskFigures, ...] = ()
@@ -48,23 +48,23 @@ class BatchFigures:
     oldest_age_s: float | None = None
     is_running: bool = False
 
-    def slot_records(self) -> dict[str, int]:
+    def sum_records_by_slot(self) -> dict[str, int]:
         """Return the number of records that each slot read, 0 for an idle slot."""
         return _sum_by_name(self.slots, ((task.slot, task.records) for task in self.tasks))
 
-    def slot_seconds(self) -> dict[str, float]:
+    def sum_seconds_by_slot(self) -> dict[str, float]:
         """Return the seconds that each slot worked, 0 for an idle slot."""
         return _sum_by_name(self.slots, ((task.slot, task.seconds) for task in self.tasks))
 
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """The micro-batches of one query, or of one run of a job."""
+    """Micro-batches of one query."""
 
     name: str
     batches: tuple[BatchFigures, ...]
     #: Number of first batches that are excluded because they warm up caches and consumers.
-    warm_up: int = 0
+    warm_up_batches: int = 0
     #: The executors when the last batch started, if known.
     executors: tuple[Executor, ...] = ()
 
@@ -76,7 +76,7 @@ class RunFigures:
     @property
     def measured_batches(self) -> tuple[BatchFigures, ...]:
         """The batches after the warm-up, or all batches if there are none after it."""
-        return self.batches[self.warm_up :] or self.batches
+        return self.batches[self.warm_up_batches :] or self.batches
 
     @property
     def measured_tasks(self) -> Iterator[TaskFigures]:
@@ -84,27 +84,27 @@ class RunFigures:
         return (task for batch in self.measured_batches for task in batch.tasks)
 
     @property
-    def batch_seconds(self) -> float:
+    def median_batch_seconds(self) -> float:
         """Median duration of a batch; 0 without batches."""
         seconds = [batch.seconds for batch in self.measured_batches]
         return statistics.median(seconds) if seconds else 0.0
 
     @property
-    def read_seconds(self) -> float:
+    def median_read_seconds(self) -> float:
         """Median time from the start of the first to the end of the last reading task, or 0."""
         batch_tasks = [batch.tasks for batch in self.measured_batches if batch.tasks]
         spans = [max(task.start_s + task.seconds for task in tasks) for tasks in batch_tasks]
         return statistics.median(spans) if spans else 0.0
 
     @property
-    def imbalance(self) -> float:
-        """Mean ratio of the busiest slot's records to the mean slot's; 0 without batches."""
-        return _mean([max_over_mean(b.slot_records()) for b in self.measured_batches])
+    def busiest_records_ratio(self) -> float:
+        """Mean of `max_over_mean` of the slots' records in each batch; 0 without batches."""
+        return _mean([max_over_mean(b.sum_records_by_slot()) for b in self.measured_batches])
 
     @property
-    def imbalance_of_time(self) -> float:
-        """Mean ratio of the busiest slot's time to the mean slot's; 0 without batches."""
-        return _mean([max_over_mean(b.slot_seconds()) for b in self.measured_batches])
+    def busiest_seconds_ratio(self) -> float:
+        """Mean of `max_over_mean` of the slots' seconds in each batch; 0 without batches."""
+        return _mean([max_over_mean(b.sum_seconds_by_slot()) for b in self.measured_batches])
 
     @property
     def mean_tasks(self) -> float:
@@ -121,17 +121,17 @@ class RunFigures:
         """Return the values of a metric, one per measured batch that has it."""
         return [float(b.metrics[name]) for b in self.measured_batches if name in b.metrics]
 
-    def slot_records(self) -> dict[str, int]:
+    def sum_records_by_slot(self) -> dict[str, int]:
         """Return the number of records that each slot read in all measured batches."""
         return _sum_by_name(self.slots, ((task.slot, task.records) for task in self.measured_tasks))
 
-    def slot_seconds(self) -> dict[str, float]:
+    def sum_seconds_by_slot(self) -> dict[str, float]:
         """Return the seconds that each slot worked in all measured batches."""
         return _sum_by_name(self.slots, ((task.slot, task.seconds) for task in self.measured_tasks))
 
 
 def max_over_mean(loads: Mapping[str, int] | Mapping[str, float]) -> float:
-    """Return the largest load divided by the mean load; 1.0 if the sum is 0."""
+    """Return the largest load divided by the mean load; 1.0 if there is no load."""
     mean = sum(loads.values()) / len(loads) if loads else 0
     return max(loads.values()) / mean if mean else 1.0
 

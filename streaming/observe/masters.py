@@ -1,4 +1,4 @@
-"""Parse the addresses in the URL of a Spark master or server, and find a reachable one."""
+"""Parse the addresses in a URL of a Spark master or Spark Connect server; find a reachable one."""
 
 from __future__ import annotations
 

@@ -23,9 +23,9 @@ _NUMBER = re.compile(r"[-+.\deE]+|NaN")
 
 def make_batch_line(progress: BatchProgress, lag_seconds: float | None) -> dict[str, Any]:
     """Return a batch's summary as the fields of a log line; unknown values are omitted."""
-    lags = [lag for source in progress.sources if (lag := source.lag)]
+    source_lags = [lag for source in progress.sources if (lag := source.lag)]
     held_back = [source.held_back for source in progress.sources if source.latest]
-    line: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "timestamp": progress.timestamp_s,
         "event": "batch",
         "query": progress.label,
@@ -35,29 +35,30 @@ def make_batch_line(progress: BatchProgress, lag_seconds: float | None) -> dict[
         "rows": progress.rows,
         "seconds": round(progress.seconds, 3),
         "rowsPerSecond": progress.processing_rate,
-        "lag": sum(sum(lag.values()) for lag in lags) if lags else None,
-        "maxLag": max((max(lag.values(), default=0) for lag in lags), default=None),
+        "lag": sum(sum(lag.values()) for lag in source_lags) if source_lags else None,
+        "maxLag": max((max(lag.values(), default=0) for lag in source_lags), default=None),
         "maxLagSeconds": None if lag_seconds is None else round(lag_seconds, 3),
         "heldBack": sum(sum(offsets.values()) for offsets in held_back) if held_back else None,
     }
     for source in progress.sources:
         metrics = {name: value for name, value in source.metrics.items() if name.startswith(PREFIX)}
         if metrics:
-            line.setdefault("sources", []).append({"source": source.index, **metrics})
-    return {key: value for key, value in line.items() if value is not None}
+            fields.setdefault("sources", []).append({"source": source.index, **metrics})
+    return {key: value for key, value in fields.items() if value is not None}
 
 
 def make_end_line(query_id: str, run_id: str, error: str | None) -> dict[str, Any]:
-    """Return the log line of a query that has ended; a long error is cut."""
-    line = {"event": "ended", "queryId": query_id, "runId": run_id}
+    """Return the fields of the log line for a query that has ended; a long error is cut."""
+    fields = {"event": "ended", "queryId": query_id, "runId": run_id}
     if error:
-        line["error"] = error[:_MAX_ERROR_CHARS]
-    return line
+        fields["error"] = error[:_MAX_ERROR_CHARS]
+    return fields
 
 
 def find_error_line(text: str) -> str:
-    """Return the exception of a Python traceback, else the first line; "" for a blank text.
+    """Return the first line of a Python traceback's exception, else of the text; "" if it is blank.
 
+    If the traceback is cut off before its exception, return its heading.
     >>> lines = ["E: Traceback (most recent call last):", " File", "ValueError: too big"]
     >>> find_error_line(chr(10).join([*lines, "", chr(9) + "at some.Java"]))
     'ValueError: too big'
@@ -70,7 +71,7 @@ def find_error_line(text: str) -> str:
 
 
 def redact_progress(progress: dict[str, Any], redact: Callable[[str], str]) -> dict[str, Any]:
-    """Redact descriptions and texts in Spark's progress in place; keep names and numbers."""
+    """Redact descriptions and textual metrics in place, and return the progress."""
     for part in (progress.get("sink"), *progress.get("sources", ())):
         if isinstance(part, dict):
             if isinstance(part.get("description"), str):
@@ -81,10 +82,10 @@ def redact_progress(progress: dict[str, Any], redact: Callable[[str], str]) -> d
     return progress
 
 
-def dump(line: Mapping[str, Any], progress: Mapping[str, Any] | None = None) -> bytes:
-    """Return a line as JSON, with Spark's complete progress if `progress` is given."""
-    complete_line = line if progress is None else {**line, "progress": progress}
-    return orjson.dumps(complete_line, option=orjson.OPT_APPEND_NEWLINE)
+def dump(fields: Mapping[str, Any], progress: Mapping[str, Any] | None = None) -> bytes:
+    """Return a line of JSON, with Spark's complete progress if `progress` is given."""
+    all_fields = fields if progress is None else {**fields, "progress": progress}
+    return orjson.dumps(all_fields, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def read_batches(path: Path, max_batches: int | None = None) -> list[BatchProgress]:
@@ -99,11 +100,11 @@ def read_batches(path: Path, max_batches: int | None = None) -> list[BatchProgre
             for line in lines:
                 progress = _parse_line(line)
                 if progress is not None and progress.has_data:
-                    query_batches = batches_by_query[progress.query_id]
+                    progress_by_batch = batches_by_query[progress.query_id]
                     # If a batch ran again after a crash, the last event is used.
-                    query_batches[progress.batch] = progress
-                    if max_batches is not None and len(query_batches) > max_batches:
-                        del query_batches[next(iter(query_batches))]
+                    progress_by_batch[progress.batch] = progress
+                    if max_batches is not None and len(progress_by_batch) > max_batches:
+                        del progress_by_batch[next(iter(progress_by_batch))]
     except OSError as error:
         raise OptionError(f"log {path} cannot be read: {error.strerror}") from error
     if not batches_by_query:

@@ -29,11 +29,11 @@ class SourceProgress:
 
     #: Index among the query's sources.
     index: int
-    #: Start offsets of the batch; Spark does not report them for a query's first batch.
-    start: Offsets
+    #: Start offsets of the batch; empty for a query's first batch, because Spark omits them.
+    reported_start: Offsets
     #: End offsets of the batch.
     end: Offsets
-    #: End offsets of the log when the batch was planned.
+    #: End offsets of the log when the batch was planned; empty if Spark did not report them.
     latest: Offsets
     #: Metrics that the source reported, by name.
     metrics: Mapping[str, str]
@@ -42,17 +42,17 @@ class SourceProgress:
     log_ends: Offsets = field(default_factory=dict)
 
     @property
-    def begin(self) -> Offsets:
+    def start(self) -> Offsets:
         """The start offsets of the batch; empty if unknown.
 
         If Spark does not report them, they are 0 if the rows read equal the sum of the end offsets.
         """
-        if not self.start and sum(self.end.values()) == self.rows:
+        if not self.reported_start and sum(self.end.values()) == self.rows:
             return dict.fromkeys(self.end, 0)
-        return self.start
+        return self.reported_start
 
     @property
-    def ends(self) -> Offsets:
+    def last_log_ends(self) -> Offsets:
         """End offsets of the log: after the batch if known, else when the batch was planned."""
         return self.log_ends or self.latest
 
@@ -78,22 +78,22 @@ class SourceProgress:
 
     @property
     def unread_at_start(self) -> dict[Partition, int]:
-        """Unread offsets at the start, or those read if `latest` is unknown; empty if unknown."""
-        latest, begin = self.latest or self.end, self.begin
-        return {tp: max(0, end - begin.get(tp, 0)) for tp, end in latest.items()} if begin else {}
+        """Unread offsets at the start, or those read if `latest` is empty; {} if `start` is."""
+        latest, start = self.latest or self.end, self.start
+        return {tp: max(0, end - start.get(tp, 0)) for tp, end in latest.items()} if start else {}
 
     @property
     def read_offsets(self) -> dict[Partition, int]:
         """Offsets that the batch read, by partition; empty if unknown."""
-        begin = self.begin
-        return {tp: end - begin.get(tp, 0) for tp, end in self.end.items()} if begin else {}
+        start = self.start
+        return {tp: end - start.get(tp, 0) for tp, end in self.end.items()} if start else {}
 
     @property
     def has_data(self) -> bool:
         """Whether the batch read data from this source: by offsets or, without a start, by rows."""
-        return any(self.read_offsets.values()) if self.start else self.rows > 0
+        return any(self.read_offsets.values()) if self.reported_start else self.rows > 0
 
-    def number(self, name: str) -> float | None:
+    def get_number(self, name: str) -> float | None:
         """Return an `assignor.*` metric as a number; None if it is missing or not finite."""
         try:
             number = float(self.metrics[PREFIX + name])
@@ -126,7 +126,7 @@ class BatchProgress:
 
     @property
     def label(self) -> str:
-        """The name of the query, or its ID if it has none."""
+        """The name of the query, or its ID if it has no name."""
         return self.name or self.query_id
 
     @property
@@ -136,7 +136,7 @@ class BatchProgress:
 
     @property
     def has_data(self) -> bool:
-        """Whether the batch has data; the events of an idle query have none."""
+        """Whether the batch has data; Spark also runs batches that only advance a watermark."""
         return self.rows > 0 or any(source.has_data for source in self.sources)
 
 
@@ -177,7 +177,7 @@ def _parse_source(index: int, data: Mapping[str, Any]) -> SourceProgress | None:
         return None
     return SourceProgress(
         index=index,
-        start=parse_offsets(data.get("startOffset")) or {},
+        reported_start=parse_offsets(data.get("startOffset")) or {},
         end=end,
         latest=parse_offsets(data.get("latestOffset")) or {},
         metrics={key: str(value) for key, value in (data.get("metrics") or {}).items()},
@@ -202,7 +202,7 @@ def parse_offsets(value: Any) -> dict[Partition, int] | None:
 
 
 def _parse_watermark(event_time: Mapping[str, str]) -> float | None:
-    """Return the watermark; None if there is none yet (1970 in Spark) or after the year 9999."""
+    """Return the watermark; None if it is missing, not set (1970), or after the year 9999."""
     text = event_time.get("watermark")
     try:
         return (parse_time_s(text) or None) if text else None

@@ -26,7 +26,7 @@ class QueryMetrics:
     values_by_source: dict[str, dict[str, float]] = field(default_factory=dict)
     #: The assignor of the last batch, by source.
     strategies: dict[str, str] = field(default_factory=dict)
-    #: What held the last batch's offsets back, by source: a limit, `nothing`, or `spark`.
+    #: What held offsets back, by source: a limit, `nothing`, or `spark` after a fallback.
     held_back_by: dict[str, str] = field(default_factory=dict)
     #: Unread offsets, by partition.
     lag: dict[Partition, int] = field(default_factory=dict)
@@ -37,8 +37,8 @@ class QueryMetrics:
 def parse_query_metrics(text: str, query: str | None, location: object) -> QueryMetrics | None:
     """Parse the metrics of the query with the name or ID `query`, or of the only query if None.
 
-    Returns None if no query has finished a batch yet. Raises OptionError if the text does not have
-    Prometheus metrics, or unless exactly one query matches.
+    Returns None if no running query has finished a batch. Raises OptionError if the text does not
+    have Prometheus metrics, or unless exactly one query matches.
     """
     try:
         return _select_metrics(text, query, location)

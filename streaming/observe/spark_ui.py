@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
     _Method = TypeVar("_Method", bound=Callable[..., Any])
 
-_MAX_TASKS = 100_000
+_MAX_TASKS_PER_STAGE = 100_000
 _NOT_FOUND = 404
 _FINAL_STAGE_STATES = ("COMPLETE", "FAILED", "SKIPPED")
-#: Matches a job description; Delta adds text before and after it for its jobs in the batch.
-_BATCH = re.compile(
+#: Delta adds text before and after the description of its jobs in the batch.
+_JOB_DESCRIPTION = re.compile(
     r"^(?:Delta: )*(?:(?P<name>.*)\n)?id = (?P<id>[-\w]+)\nrunId = (?P<run>[-\w]+)\n"
     r"batch = (?P<batch>\d+)\b",
     re.DOTALL,
@@ -44,19 +44,19 @@ _ADDRESS_HINT = (
 #: Maximum number of slots of all executors; a response with more slots is invalid.
 _MAX_SLOTS = 100_000
 #: Matches the application ID and attempt in the path of a history server's page.
-_HISTORY = re.compile(r"/(?:history|applications)/([^/]+)(?:/(\d+))?(?:/[^/]*)?$")
+_HISTORY_PATH = re.compile(r"/(?:history|applications)/([^/]+)(?:/(\d+))?(?:/[^/]*)?$")
 
 
 @dataclass(frozen=True, slots=True)
 class UiExecutor:
-    """A current or former executor; in local mode, the driver."""
+    """A running or removed executor, or the driver, which runs the tasks in local mode."""
 
     executor: str
     host: str
     slots: int
-    #: Seconds since 1970, as `end_s`; 0 if unknown.
+    #: Seconds since 1970; 0 if unknown.
     start_s: float
-    #: Time when it was removed; None while it is running.
+    #: When it was removed, in seconds since 1970; None while it is running.
     end_s: float | None = None
 
     @property
@@ -80,7 +80,7 @@ class UiBatch:
     start_s: float
     #: Seconds from the start of the first job to the end of the last job; None while one runs.
     seconds: float | None
-    stages: tuple[int, ...]
+    stage_ids: tuple[int, ...]
 
     @property
     def label(self) -> str:
@@ -114,7 +114,7 @@ class SparkUi:
     @_refuse_other_servers
     def __init__(self, address: Address) -> None:
         self.address = address
-        history = _HISTORY.search(address.path)
+        history = _HISTORY_PATH.search(address.path)
         prefix = address.path[: history.start()] if history else address.path
         prefix = re.sub(r"(/api/v1)?(/(jobs|stages|executors|SQL|StreamingQuery))?/?$", "", prefix)
         self._base = replace(address, path=f"{prefix}/api/v1/applications")
@@ -145,22 +145,22 @@ class SparkUi:
                 f"{replace(address, path=prefix)}/history/ID (IDs: {ids})"
             )
         application = candidates[0]
-        self.application, self.name = str(application["id"]), str(application.get("name", ""))
+        self.application_path, self.name = str(application["id"]), str(application.get("name", ""))
         attempts = application.get("attempts") or [{}]
         attempt_id = history[2] if history else None
-        matching_attempts = [
-            a for a in attempts if attempt_id in (None, str(a.get("attemptId", "1")))
-        ]
-        if not matching_attempts:
-            raise OptionError(f"{address}: the application has no attempt {attempt_id}")
-        attempt = matching_attempts[0]  # the newest comes first
+        matches = [a for a in attempts if attempt_id in (None, str(a.get("attemptId", "1")))]
+        if not matches:
+            raise OptionError(
+                f"{address}: the application has no attempt {attempt_id}: omit it for the last one"
+            )
+        attempt = matches[0]  # the newest comes first
         self.spark_version = str(attempt.get("appSparkVersion", ""))
         if "attemptId" in attempt:
-            self.application += f"/{attempt['attemptId']}"
+            self.application_path += f"/{attempt['attemptId']}"
 
     @_refuse_other_servers
     def fetch_executors(self) -> list[UiExecutor]:
-        """Return all executors with slots, also removed ones; without any, the driver."""
+        """Return all executors with slots, also removed ones; if there are none, the driver."""
         executors = [_parse_executor(e) for e in self._get("allexecutors")]
         if sum(e.slots for e in executors) > _MAX_SLOTS:
             raise ValueError(f"more than {_MAX_SLOTS:,} slots")
@@ -174,57 +174,58 @@ class SparkUi:
         query_by_run: dict[str, tuple[str, str | None]] = {}
         for job in self._get("jobs"):
             text = re.sub(r"<br\s*/?>", "\n", str(job.get("description") or ""))
-            match = _BATCH.match(html.unescape(text).strip())
+            match = _JOB_DESCRIPTION.match(html.unescape(text).strip())
             if match:
                 query_by_run[match["run"]] = match["id"], match["name"] or None
                 jobs_by_batch[match["run"], match["batch"]].append(job)
         batches = []
         for (run, number), batch_jobs in jobs_by_batch.items():
-            stages = sorted({int(stage) for job in batch_jobs for stage in job.get("stageIds", ())})
+            stage_ids = sorted({int(id_) for job in batch_jobs for id_ in job.get("stageIds", ())})
             span = _parse_span(batch_jobs)
-            batches.append(UiBatch(*query_by_run[run], int(number), *span, tuple(stages)))
+            batches.append(UiBatch(*query_by_run[run], int(number), *span, tuple(stage_ids)))
         return sorted(batches, key=lambda batch: (batch.start_s, batch.batch))
 
     @_refuse_other_servers
     def fetch_run(
         self, batches: Sequence[UiBatch], records_by_batch: Mapping[int, int] | None = None
     ) -> RunFigures:
-        """Return the figures of batches, from finished and running tasks that read records.
+        """Return the figures of batches, from their stages that read records or are running.
 
         Tasks of finished stages are cached until a call omits their batch. With `records_by_batch`,
-        only the stage that read the batch's number of records is used: others read tables.
+        only the first stage that read exactly the batch's records is used: others read tables.
         """
         executors = sorted(self.fetch_executors(), key=lambda e: (len(e.executor), e.executor))
-        slot_counts = {e.executor: e.slots for e in executors}
+        slot_count_by_executor = {e.executor: e.slots for e in executors}
         slot_names = {e: tuple(f"{e.executor}/{n}" for n in range(e.slots)) for e in executors}
         running_executors: tuple[UiExecutor, ...] = ()
         names_by_executors: dict[tuple[UiExecutor, ...], tuple[str, ...]] = {}
         figures = []
         for batch in batches:
-            stages = [self._fetch_tasks(stage) for stage in batch.stages]
+            stages = [self._fetch_tasks(stage_id) for stage_id in batch.stage_ids]
             if records_by_batch is not None:
                 total = records_by_batch[batch.batch]
                 stages = [tasks for tasks in stages if sum(map(_count_records, tasks)) == total][:1]
-            tasks = _place_tasks([task for tasks in stages for task in tasks], slot_counts)
+            task_data = [task for tasks in stages for task in tasks]
+            tasks = _place_tasks(task_data, slot_count_by_executor)
             key = running_executors = tuple(e for e in executors if e.was_running(batch.start_s))
             if key not in names_by_executors:  # most batches have the same executors
                 names_by_executors[key] = tuple(slot for e in key for slot in slot_names[e])
-            seconds, count = batch.seconds or 0.0, sum(task.records for task in tasks)
-            figure = BatchFigures(batch.batch, seconds, count, tasks, names_by_executors[key])
+            seconds, records = batch.seconds or 0.0, sum(task.records for task in tasks)
+            figure = BatchFigures(batch.batch, seconds, records, tasks, names_by_executors[key])
             figures.append(replace(figure, is_running=batch.seconds is None))
-        stage_ids = {stage for batch in batches for stage in batch.stages}
-        self._cache = {stage: tasks for stage, tasks in self._cache.items() if stage in stage_ids}
+        stage_ids = {stage_id for batch in batches for stage_id in batch.stage_ids}
+        self._cache = {id_: tasks for id_, tasks in self._cache.items() if id_ in stage_ids}
         version_text = f"Spark {self.spark_version}" if self.spark_version else "unknown version"
-        title = f"{self.name} ({self.application}, {version_text})"
+        title = f"{self.name} ({self.application_path}, {version_text})"
         last_executors = tuple(Executor(e.executor, e.host, e.slots) for e in running_executors)
         return RunFigures(title, tuple(figures), executors=last_executors)
 
-    def _fetch_tasks(self, stage: int) -> list[Mapping[str, Any]]:
+    def _fetch_tasks(self, stage_id: int) -> list[Mapping[str, Any]]:
         """Return a stage's running and successful tasks if it may read records; else none."""
-        if stage in self._cache:
-            return self._cache[stage]
+        if stage_id in self._cache:
+            return self._cache[stage_id]
         try:
-            attempts = list(self._get(f"stages/{stage}?details=false"))
+            attempts = list(self._get(f"stages/{stage_id}?details=false"))
         except WebError as error:
             if error.status != _NOT_FOUND:
                 raise
@@ -232,15 +233,15 @@ class SparkUi:
         tasks: list[Mapping[str, Any]] = []
         for attempt in attempts:
             if int(attempt.get("inputRecords") or 0) or attempt.get("status") == "ACTIVE":
-                path = f"stages/{stage}/{attempt['attemptId']}/taskList"
-                task_list = self._get(f"{path}?sortBy=ID&length={_MAX_TASKS}")
+                path = f"stages/{stage_id}/{attempt['attemptId']}/taskList"
+                task_list = self._get(f"{path}?sortBy=ID&length={_MAX_TASKS_PER_STAGE}")
                 tasks += [t for t in task_list if t.get("status") in ("SUCCESS", "RUNNING")]
         if all(attempt.get("status") in _FINAL_STAGE_STATES for attempt in attempts):
-            self._cache[stage] = tasks
+            self._cache[stage_id] = tasks
         return tasks
 
     def _get(self, path: str) -> Any:
-        return self._request(f"/{quote(self.application)}/{path}")
+        return self._request(f"/{quote(self.application_path)}/{path}")
 
     def _request(self, path: str) -> Any:
         try:
@@ -250,7 +251,7 @@ class SparkUi:
 
 
 def choose_query(batches: Sequence[UiBatch], query: str | None, location: object) -> list[UiBatch]:
-    """Return the batches of the query that `choose_query_id` finds; raise OptionError otherwise."""
+    """Return the batches of one query, or raise OptionError, as `choose_query_id` does."""
     label_by_id = {batch.query_id: batch.label for batch in batches}
     if not label_by_id:
         raise OptionError(
@@ -285,18 +286,19 @@ def _parse_time_s(text: str) -> float:
 
 
 def _place_tasks(
-    tasks: Iterable[Mapping[str, Any]], slot_counts: Mapping[str, int]
+    tasks: Iterable[Mapping[str, Any]], slot_count_by_executor: Mapping[str, int]
 ) -> tuple[TaskFigures, ...]:
     """Assign each task to the slot of its executor that became free first."""
     ordered_tasks = sorted(tasks, key=lambda t: (_parse_time_s(t["launchTime"]), int(t["taskId"])))
     first_s = _parse_time_s(ordered_tasks[0]["launchTime"]) if ordered_tasks else 0.0
-    free_at_s: dict[str, list[float]] = {}
+    free_at_s_by_executor: dict[str, list[float]] = {}
     figures = []
     for task in ordered_tasks:
         executor = str(task["executorId"])
         start_s = _parse_time_s(task["launchTime"]) - first_s
         seconds = float(task.get("duration") or 0) / 1000
-        slots_free_at_s = free_at_s.setdefault(executor, [0.0] * slot_counts.get(executor, 1))
+        slot_count = slot_count_by_executor.get(executor, 1)
+        slots_free_at_s = free_at_s_by_executor.setdefault(executor, [0.0] * slot_count)
         slot = slots_free_at_s.index(min(slots_free_at_s))
         slots_free_at_s[slot] = start_s + seconds
         slot_name, records = f"{executor}/{slot}", _count_records(task)

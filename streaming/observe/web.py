@@ -1,4 +1,4 @@
-"""Send HTTP GET requests with a time limit, and report each failure in one line."""
+"""Send HTTP GET requests with a timeout, and report each failure in one line."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def choose_query_id(label_by_id: Mapping[str, str], query: str | None, location: str) -> str:
     """Return the ID of the query with the name or ID `query`, or of the only query if None.
 
-    A query's label is its name, or its ID if it has none. Raises OptionError unless one matches.
+    A query's label is its name, or its ID. Raises OptionError unless exactly one query matches.
     """
     matching_ids = [id_ for id_, label in label_by_id.items() if query in (None, id_, label)]
     if len(matching_ids) == 1:
@@ -25,8 +25,8 @@ def choose_query_id(label_by_id: Mapping[str, str], query: str | None, location:
     )
     is_unknown = query and not matching_ids
     problem = f"no query {query!r}" if is_unknown else f"{len(matching_ids)} queries"
-    name_note = f" named {query!r}" if query and matching_ids else ""
+    name_note, key = (f" named {query!r}", "ID") if query and matching_ids else ("", "name or ID")
     raise OptionError(
-        f"{location} has {problem}{name_note}: choose one by name or ID with --query: "
+        f"{location} has {problem}{name_note}: choose one by {key} with --query: "
         f"{', '.join(choices)}"
     )

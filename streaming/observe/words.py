@@ -1,4 +1,4 @@
-"""Format counts and times as short texts."""
+"""Format counts, times, and the readers of tail tasks as short texts."""
 
 from __future__ import annotations
 
@@ -46,4 +46,5 @@ def describe_tail_reader(executors: Sequence[str]) -> str:
     >>> print(describe_tail_reader(["1", "2"]), "or", describe_tail_reader([]))
     any free slot of executors 1, 2 or any free slot
     """
-    return f"any free slot{' of executors ' * bool(executors)}{', '.join(executors)}"
+    noun = "executor" if len(executors) == 1 else "executors"
+    return f"any free slot of {noun} {', '.join(executors)}" if executors else "any free slot"

@@ -30,7 +30,7 @@ _TICKS = (0.0, 0.5, 1.0)
 def draw_heat_map(
     title: str, partitions: Sequence[str], batches: Sequence[tuple[int, Mapping[str, int]]]
 ) -> str:
-    """Draw offset counts by partition (rows) and batch (columns); darker cells have more."""
+    """Draw offset counts by partition (rows) and batch (columns); stronger colours mean more."""
     names = partitions[:_MAX_ROWS]
     top, max_count = 18.0, max((n for _, counts in batches for n in counts.values()), default=0)
     column_width = (WIDTH - _LABEL_WIDTH - 4) / max(1, len(batches))
@@ -42,7 +42,7 @@ def draw_heat_map(
             count = counts.get(name, 0)
             x = _LABEL_WIDTH + column * column_width
             shade = 0.1 + 0.9 * (count / max_count) ** 0.5 if count else 0.04
-            hint = f"{name}, batch {number}: {count:,} records"
+            hint = f"{name}, batch {number}: {pluralize(count, 'record')}"
             box = (x, y, column_width - 1 if column_width > 3 else column_width, _ROW_HEIGHT - 1)
             shapes.append(rect(box, "heat", opacity=shade, hint=hint))
             if column_width >= 26 and count:
@@ -54,7 +54,7 @@ def draw_heat_map(
 
 def draw_slot_bars(run: RunFigures, css: str, scale: float | None = None) -> str:
     """Draw the number of records that each slot read, with a line at the mean."""
-    totals = run.slot_records()
+    totals = run.sum_records_by_slot()
     mean = sum(totals.values()) / len(totals) if totals else 0.0
     title = f"records read by each executor slot, {run.name}"
     return draw_value_bars(
@@ -72,7 +72,7 @@ def draw_value_bars(
     mark: tuple[float, str] | None = None,
     label_width: float = _LABEL_WIDTH,
 ) -> str:
-    """Draw a horizontal bar for each name, with its value formatted by `format_value`.
+    """Draw a horizontal bar for each of the largest values, formatted by `format_value`.
 
     `css` is the colour class of all bars, or one class per bar. `scale` is the value of a bar with
     full length, by default the largest value. `mark` draws a dashed line at a value, with a label.
@@ -102,7 +102,7 @@ def draw_value_bars(
 
 def draw_timeline(batch: BatchFigures, css: str, scale_s: float) -> str:
     """Draw a row of task boxes for each slot in one batch; a full row is `scale_s` long."""
-    slots, width, top = _select_largest(batch.slot_seconds()), WIDTH - _LABEL_WIDTH - 8, 4.0
+    slots, width, top = _select_largest(batch.sum_seconds_by_slot()), WIDTH - _LABEL_WIDTH - 8, 4.0
     bottom, scale_s = top + len(slots) * _ROW_HEIGHT, scale_s or 1.0
     shapes = _draw_row_labels(slots, _LABEL_WIDTH, top, _ROW_HEIGHT - 3)
     for index, slot in enumerate(slots):
@@ -110,7 +110,7 @@ def draw_timeline(batch: BatchFigures, css: str, scale_s: float) -> str:
         shapes.append(rect((_LABEL_WIDTH, y, width, _ROW_HEIGHT - 3), "track"))
         for task in batch.tasks:
             if task.slot == slot:
-                hint = f"slot {slot}: {task.records:,} records in {task.seconds:.2f} s"
+                hint = f"slot {slot}: {pluralize(task.records, 'record')} in {task.seconds:.2f} s"
                 x = _LABEL_WIDTH + width * task.start_s / scale_s
                 length = max(1.0, width * task.seconds / scale_s - 0.8)
                 shapes.append(rect((x, y, length, _ROW_HEIGHT - 3), css, hint=hint))
@@ -135,7 +135,7 @@ def draw_batch_columns(runs: Sequence[RunFigures], css: Sequence[str]) -> str:
             bar_height = height * batch.seconds / longest_s
             x = left + index * column_width + column_width * 0.1 + run_index * bar_width
             hint = f"{run.name}, batch {batch.batch}: {batch.seconds:.2f} s"
-            y, opacity = top + height - bar_height, 0.35 if index < run.warm_up else None
+            y, opacity = top + height - bar_height, 0.35 if index < run.warm_up_batches else None
             box = (x, y, bar_width - 1, bar_height)
             shapes.append(rect(box, css[run_index], opacity=opacity, hint=hint))
     most_batches = max((run.batches for run in runs), key=len, default=())
@@ -190,7 +190,7 @@ def _compute_baseline(y: float, row_height: float) -> float:
 
 
 def shorten_names(partitions: Sequence[str]) -> list[str]:
-    """Shorten partition names to the number, or to the end of the name if there are several topics.
+    """Shorten partition names to their number, or if there are several topics, to their end.
 
     >>> shorten_names(["orders-0", "orders-1"])
     ['0', '1']

@@ -1,13 +1,13 @@
 """Diagnose a query: find the causes that slow it down, their costs, and their remedies.
 
-`diagnose` is a pure function that returns the costliest cause first. Small or brief effects are
+`diagnose` is a pure function that returns the costliest cause first. Effects below a threshold are
 not reported. Missing data is never reported as a cause.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Literal
@@ -16,7 +16,7 @@ import numpy as np
 
 from assignor_bridge.admission.batch_inputs import Budget
 from assignor_bridge.admission.fill import fill
-from assignor_bridge.errors import pluralize
+from assignor_bridge.errors import elide, pluralize
 from assignor_bridge.model import Partition
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ Kind = Literal[_SlotKind, _LagKind]
 
 #: Minimum number of batches with a cause; fewer may be noise or the start of the query.
 _MIN_BATCHES = 3
-#: Minimum cost of a cause, as a share of total batch time.
+#: Minimum cost of a hot partition and of uneven slots (see `Cause.cost`).
 MIN_COST = 0.2
-#: A partition may be hot if the slot that reads it has this many times its fair share of work.
+#: A partition may be hot if one slot reads this many times a slot's fair share of work from it.
 _MIN_FAIR_SHARES = 1 / (1 - MIN_COST)
-#: If reading times are unknown: minimum records of a batch's largest piece for balance to matter.
-_MIN_PIECE_RECORDS = 1000
+#: If reading times are unknown: minimum offsets of a batch's largest piece for balance to matter.
+_MIN_PIECE_OFFSETS = 1000
 #: Minimum work of a hot partition relative to the median of the other partitions.
 _MIN_OVER_MEDIAN = 2.0
 #: Minimum work relative to the next largest partition, if its share is below `_MIN_SHARE`.
@@ -46,10 +46,10 @@ _MIN_SLOWNESS = 1.5
 #: The cluster is busy if a smaller share of reads ran on their planned executor.
 _MIN_HIT_RATE = 0.8
 #: An executor is named as busy if at least this share of its planned reads ran elsewhere.
-_MIN_READ_ELSEWHERE = 0.3
+_MIN_ELSEWHERE = 0.3
 #: If reading takes a smaller share of the time, more slots would not help.
 _MIN_READING_SHARE = 0.5
-#: Values of `held_back_by` if more slots may help: no limit, one on seconds, or no plan (`spark`).
+#: `held_back_by` if more slots may help: unknown, no limit, one on seconds, or a fallback.
 _EASED_BY_SLOTS = (None, "nothing", "seconds", "spark")
 #: A topic is starved if it gets a smaller fraction of its even share.
 _MIN_EVEN_SHARE = 0.25
@@ -97,7 +97,7 @@ def _find_hot_partition(facts: SourceFacts) -> list[Cause]:
         work = _weigh_offsets(batch.read_offsets, facts)
         for tp, amount in work.items():
             work_by_partition[tp] += amount
-        pieces = _weigh_offsets(batch.pieces, facts)
+        pieces = _weigh_offsets(batch.piece_offsets, facts)
         if not batch.slots:
             continue
         slots, fair_work = batch.slots, sum(work.values()) / batch.slots
@@ -121,7 +121,7 @@ def _find_hot_partition(facts: SourceFacts) -> list[Cause]:
     other_work = [work_by_partition.get(tp, 0.0) for tp in partitions if tp != candidate]
     effect = (
         f"alone, so reading takes {median(ratios[candidate]):.1f} times as long as if all "
-        f"{pluralize(slots, 'slot')} shared it"
+        f"{pluralize(slots, 'slot')} shared the work"
     )
     remedy, cost = _suggest_split(facts), excess_work[candidate] / busiest_work
     share = work_by_partition[candidate] / sum(work_by_partition.values())
@@ -132,9 +132,9 @@ def _find_hot_partition(facts: SourceFacts) -> list[Cause]:
     ):
         candidate_work = work_by_partition[candidate]
         large_count = 1 + sum(candidate_work <= _MIN_OVER_MEDIAN * work for work in other_work)
-        is_all = large_count == len(partitions)
-        total_text = "" if is_all else f" large partitions of {len(partitions)}"
-        about = f"{large_count}{total_text} for {pluralize(slots, 'slot')}"
+        count = len(partitions)
+        large_text = "" if large_count == count else f" large partitions of {count}"
+        about = f"{large_count}{large_text} for {pluralize(slots, 'slot')}"
         why = f"one slot reads {candidate} {effect}"
         return [Cause("few partitions", about, why, remedy, cost)]
     why = (
@@ -146,15 +146,16 @@ def _find_hot_partition(facts: SourceFacts) -> list[Cause]:
 
 
 def _is_reading_short(facts: SourceFacts) -> bool:
-    """Return whether reading takes too little of the batch time for its balance to matter."""
+    """Return whether reading takes too little time (or if unknown, too few offsets) to matter."""
     if facts.reading_share is not None:
         return facts.reading_share < MIN_COST
-    return median(max(b.pieces.values(), default=0) for b in facts.batches) < _MIN_PIECE_RECORDS
+    largest_pieces = [max(b.piece_offsets.values(), default=0) for b in facts.batches]
+    return median(largest_pieces) < _MIN_PIECE_OFFSETS
 
 
 def _weigh_offsets(offsets: Mapping[Partition, int], facts: SourceFacts) -> dict[Partition, float]:
     """Multiply each partition's offsets by its relative cost; omit partitions without offsets."""
-    return {tp: n * facts.costs.get(tp, 1.0) for tp, n in offsets.items() if n > 0}
+    return {tp: n * facts.relative_costs.get(tp, 1.0) for tp, n in offsets.items() if n > 0}
 
 
 def _suggest_split(facts: SourceFacts) -> str:
@@ -178,9 +179,10 @@ def _find_slow_executors(facts: SourceFacts) -> list[Cause]:
             continue
         cost = 1 - total_speed / (total_speed - 1 / factor + 1 / usual_factor)
         host = f" on {facts.hosts[name]}" if facts.hosts.get(name) else ""
+        cost_text = f"{cost:.0%}" if cost >= 0.01 else "less than 1%"
         why = (
             f"it takes {factor / usual_factor:.1f} times as long as the others for the same "
-            f"records, which costs {cost:.0%} of the total throughput"
+            f"records, which costs {cost_text} of the total throughput"
         )
         causes.append(Cause("slow executor", f"{name}{host}", why, remedy, cost))
     return causes
@@ -193,11 +195,9 @@ def _find_busy_cluster(facts: SourceFacts) -> list[Cause]:
         return []
     shares = [b.share_elsewhere for b in batches if b.share_elsewhere]
     names = sorted({name for by_name in shares for name in by_name}, key=lambda n: (len(n), n))
-    busy_executors = [
-        n for n in names if median(s.get(n, 0.0) for s in shares) >= _MIN_READ_ELSEWHERE
-    ]
+    busy_executors = [n for n in names if median(s.get(n, 0.0) for s in shares) >= _MIN_ELSEWHERE]
     plural = "s" * (len(busy_executors) > 1)
-    about = f"executor{plural} {', '.join(busy_executors)}" if busy_executors else ""
+    about = f"executor{plural} {elide(busy_executors, 5)}" if busy_executors else ""
     why = (
         f"only {hit_rate:.0%} of the reads ran on their planned executors, because other work "
         "occupied slots when the tasks started"
@@ -217,7 +217,7 @@ def _explain_lag_growth(facts: SourceFacts, needed_share: float) -> list[Cause]:
     ratio, reading_share = facts.arrival_ratio, facts.reading_share
     if ratio is None or (needed_share < 1 and ratio * needed_share <= 1):
         return []
-    arrivals = f"records arrive {ratio:.1f} times as fast as they are read"
+    arrivals = f"records arrive {ratio:.2f} times as fast as they are read"
     share = facts.running_share * (1 if reading_share is None else reading_share)
     if share < _MIN_READING_SHARE:
         qualifier = "only" if reading_share is not None else "at most"
@@ -251,28 +251,29 @@ def _explain_lag_growth(facts: SourceFacts, needed_share: float) -> list[Cause]:
 
 def _find_starvation(facts: SourceFacts) -> list[Cause]:
     limited_batches = [b for b in facts.batches if b.is_limited and any(b.read_offsets.values())]
-    read_offsets, even_offsets = defaultdict[str, int](int), defaultdict[str, int](int)
-    starved_batches = defaultdict[str, int](int)
+    total_read_by_topic, total_even_by_topic = Counter[str](), Counter[str]()
+    starved_count_by_topic = Counter[str]()
     for batch in limited_batches:
-        read_by_topic, even_by_topic = defaultdict[str, int](int), defaultdict[str, int](int)
+        read_by_topic, even_by_topic = Counter[str](), Counter[str]()
         for tp, offsets in _share_evenly(batch, facts.weights).items():
             even_by_topic[tp.topic] += offsets
             read_by_topic[tp.topic] += batch.read_offsets.get(tp, 0)
         for topic, offsets in even_by_topic.items():
-            read_offsets[topic] += read_by_topic[topic]
-            even_offsets[topic] += offsets
-            starved_batches[topic] += read_by_topic[topic] < _MIN_EVEN_SHARE * offsets
-    causes, total_offsets = [], sum(read_offsets.values())
+            total_read_by_topic[topic] += read_by_topic[topic]
+            total_even_by_topic[topic] += offsets
+            starved_count_by_topic[topic] += read_by_topic[topic] < _MIN_EVEN_SHARE * offsets
+    causes, total_offsets = [], sum(total_read_by_topic.values())
     is_aligned = sum(b.held_back_by == "time" for b in limited_batches) > len(limited_batches) / 2
-    for topic in sorted(even_offsets):
-        share = read_offsets[topic] / (even_offsets[topic] or 1)
-        if not total_offsets or starved_batches[topic] < _MIN_BATCHES or share >= _MIN_EVEN_SHARE:
+    for topic in sorted(total_even_by_topic):
+        share = total_read_by_topic[topic] / (total_even_by_topic[topic] or 1)
+        is_brief = starved_count_by_topic[topic] < _MIN_BATCHES
+        if not total_offsets or is_brief or share >= _MIN_EVEN_SHARE:
             continue
-        largest_topic = max(read_offsets, key=lambda name: (read_offsets[name], name))
+        largest_topic, max_offsets = max(total_read_by_topic.items(), key=lambda item: item[::-1])
         why = (
             f"it got {share:.0%} of its even share in "
             f"{pluralize(len(limited_batches), 'limited batch', 'limited batches')}; "
-            f"{largest_topic} got {read_offsets[largest_topic] / total_offsets:.0%} of the records"
+            f"{largest_topic} got {max_offsets / total_offsets:.0%} of the records"
         )
         kind: Kind = "alignment" if is_aligned else "starved topic"
         remedy = "set assignor.fairness=even, or set a floor for the topic"
@@ -284,7 +285,7 @@ def _find_starvation(facts: SourceFacts) -> list[Cause]:
 
 
 def _share_evenly(batch: SourceBatch, weights: Mapping[str, float]) -> dict[Partition, int]:
-    """Divide the number of offsets read by weight among partitions, each up to its lag."""
+    """Divide the batch's number of offsets in proportion to weights, up to each partition's lag."""
     lag_pairs = sorted((tp, lag) for tp, lag in batch.unread_offsets.items() if lag > 0)
     lags = np.array([lag for _, lag in lag_pairs], np.int64)
     weight = np.array([weights.get(tp.topic.lower(), 1.0) for tp, _ in lag_pairs])

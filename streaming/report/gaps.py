@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Literal
 
+from assignor_bridge.errors import pluralize
 from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.observe.words import format_seconds
 from streaming.replay.replayed import ITSELF, SPARK
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from streaming.report.source_facts import SourceFacts
     from streaming.simulator.results import MappingResult
 
-#: A saving below this share of the ideal time is reported as none.
+#: A saving or loss below this share of the ideal time is reported as none.
 _MIN_SAVED_SHARE = 0.01
 #: Causes that explain an uneven slot load.
 _EXPLAINING_CAUSES = {"hot key", "few partitions", "slow executor"}
@@ -33,32 +34,32 @@ class Gap:
     times_ideal: float
     origin: Literal["measured", "predicted"]
     #: Mean seconds per batch beyond the ideal; None if no input has times.
-    seconds: float | None
-    #: Median seconds of a batch from trigger to commit; None if unknown.
+    excess_s: float | None
+    #: Median duration of a batch (see `SourceBatch.seconds`); None if unknown.
     batch_s: float | None
-    #: Assumption behind the figure, appended to its text; may be empty.
-    assumption: str = ""
+    #: Assumption behind the figure, such as " on 8 slots (assumed)".
+    assumption_text: str = ""
 
     @property
     def cost(self) -> float:
-        """Share of batch time that the ideal saves (of reading time if batch time is unknown)."""
+        """Share of batch time that the ideal saves (of reading time if either is unknown)."""
         share = 1 - 1 / self.times_ideal
-        if self.seconds is None or not self.batch_s:
+        if self.excess_s is None or not self.batch_s:
             return share
-        return min(share, self.seconds / self.batch_s)
+        return min(share, self.excess_s / self.batch_s)
 
     def __str__(self) -> str:
-        return f"{self.times_ideal:.2f} times the ideal, {self.origin}{self.assumption}"
+        return f"{self.times_ideal:.2f} times the ideal, {self.origin}{self.assumption_text}"
 
 
-def compute_gaps(source: SourceFacts, replay: Replay | None, ui: RunFigures | None) -> list[Gap]:
-    """Return the known gaps, the costliest first; `ui` is used if the source has no times."""
-    ui_batches = ui.batches if ui is not None else ()
+def compute_gaps(source: SourceFacts, replay: Replay | None, run: RunFigures | None) -> list[Gap]:
+    """Return the known gaps, the costliest first; `run` is used if the source has no times."""
+    ui_batches = run.batches if run is not None else ()
     batch_times = [b.seconds for b in source.batches if b.seconds]
     batch_times = batch_times or [b.seconds for b in ui_batches]
     batch_s = median(batch_times) if batch_times else None
     slot_seconds = [b.slot_seconds for b in source.batches if b.slot_seconds]
-    slot_seconds = slot_seconds or [batch.slot_seconds() for batch in ui_batches if batch.tasks]
+    slot_seconds = slot_seconds or [b.sum_seconds_by_slot() for b in ui_batches if b.tasks]
     gaps = [_measure_gap(slot_seconds, batch_s), _predict_gap(source, replay, batch_s)]
     return sorted((gap for gap in gaps if gap is not None), key=lambda gap: -gap.cost)
 
@@ -66,7 +67,7 @@ def compute_gaps(source: SourceFacts, replay: Replay | None, ui: RunFigures | No
 def add_uneven_slots(
     causes: Sequence[Cause], gaps: Sequence[Gap], source: SourceFacts
 ) -> list[Cause]:
-    """Return the causes, the costliest first; a large gap that none explains adds one."""
+    """Return the causes, the costliest first; a large gap that no cause explains adds one."""
     if not gaps or gaps[0].cost < MIN_COST or any(c.kind in _EXPLAINING_CAUSES for c in causes):
         return list(causes)
     why = f"the busiest slot takes {', or '.join(map(str, gaps))}"
@@ -99,11 +100,13 @@ def describe_gain(
 
 
 def _measure_gap(slot_seconds: Sequence[Mapping[str, float]], batch_s: float | None) -> Gap | None:
-    seconds = [list(by_slot.values()) for by_slot in slot_seconds if any(by_slot.values())]
-    if not seconds:
+    seconds_by_batch = [list(s.values()) for s in slot_seconds if any(s.values())]
+    if not seconds_by_batch:
         return None
-    longest_s, mean_s = sum(map(max, seconds)), sum(map(fmean, seconds))
-    return Gap(longest_s / mean_s, "measured", (longest_s - mean_s) / len(seconds), batch_s)
+    longest_s, mean_s = sum(map(max, seconds_by_batch)), sum(map(fmean, seconds_by_batch))
+    return Gap(
+        longest_s / mean_s, "measured", (longest_s - mean_s) / len(seconds_by_batch), batch_s
+    )
 
 
 def _predict_gap(source: SourceFacts, replay: Replay | None, batch_s: float | None) -> Gap | None:
@@ -113,18 +116,18 @@ def _predict_gap(source: SourceFacts, replay: Replay | None, batch_s: float | No
     if own_result is None and imbalances:
         spark, times_ideal = replay.find(SPARK) if replay else None, 1 + fmean(imbalances)
         ideal_s = None if spark is None else _compute_ideal_s(spark, times_ideal, batch_s)
-        seconds = None if ideal_s is None else (times_ideal - 1) * ideal_s
-        return Gap(times_ideal, "predicted", seconds, batch_s)
+        excess_s = None if ideal_s is None else (times_ideal - 1) * ideal_s
+        return Gap(times_ideal, "predicted", excess_s, batch_s)
     if own_result is None and replay is not None and source.assignor in {SPARK, LAG_AWARE_STICKY}:
         own_result = replay.find(source.assignor)
     if own_result is None or replay is None or not own_result.batches:
         return None
-    assumption = ""
+    assumption_text = ""
     if replay.cluster.origins.get("executors", "").startswith("assumed"):
-        assumption = f" on {replay.cluster.slots} slots (assumed)"
+        assumption_text = f" on {pluralize(replay.cluster.slots, 'slot')} (assumed)"
     times_ideal = own_result.times_ideal
-    seconds = (times_ideal - 1) * _compute_ideal_s(own_result, times_ideal, batch_s)
-    return Gap(times_ideal, "predicted", seconds, batch_s, assumption)
+    excess_s = (times_ideal - 1) * _compute_ideal_s(own_result, times_ideal, batch_s)
+    return Gap(times_ideal, "predicted", excess_s, batch_s, assumption_text)
 
 
 def _compute_ideal_s(result: MappingResult, times_ideal: float, batch_s: float | None) -> float:

@@ -22,7 +22,7 @@ _DAY_S = 86_400
 
 
 def write_section(facts: QueryFacts) -> list[str]:
-    """Write charts of the time per record, and a table of costs and cross-zone traffic."""
+    """Write charts of the time per record, and a table of costs and traffic, or a note."""
     figures, rows = [], []
     states = facts.checkpoint_log.checkpoint.states if facts.checkpoint_log else {}
     for source, state in states.items():
@@ -39,7 +39,7 @@ def write_section(facts: QueryFacts) -> list[str]:
             caption = "As learned by the planner, including downstream work in the same task."
             cost_by_name = {"usual": costs.record_s, **unusual_costs}
             figures.append(_draw_costs(f"partition{source_text}", cost_by_name, caption))
-    cost_by_executor = _compute_cost_by_executor(facts.ui) if facts.ui else {}
+    cost_by_executor = _compute_cost_by_executor(facts.ui_run) if facts.ui_run else {}
     if cost_by_executor:
         caption = "Task time divided by records read, from Spark's UI."
         figures.append(_draw_costs("executor", cost_by_executor, caption))
@@ -51,9 +51,9 @@ def write_section(facts: QueryFacts) -> list[str]:
     return [page.side_by_side([*figures, table])]
 
 
-def _draw_costs(dimension: str, costs: Mapping[str, float], caption: str) -> str:
-    picture = charts.draw_value_bars(f"time per record by {dimension}", costs, format_seconds)
-    return page.figure(f"Time per record, by {dimension}", picture, caption)
+def _draw_costs(label: str, costs: Mapping[str, float], caption: str) -> str:
+    picture = charts.draw_value_bars(f"time per record by {label}", costs, format_seconds)
+    return page.figure(f"Time per record, by {label}", picture, caption)
 
 
 def _compute_cost_by_executor(run: RunFigures) -> dict[str, float]:
@@ -72,10 +72,10 @@ def _list_zone_traffic(facts: QueryFacts) -> Iterator[list[str]]:
     indexes = sorted({s.index for p in facts.progress for s in p.sources})
     for index in indexes:
         batches = [(p, s) for p in facts.progress for s in p.sources if s.index == index]
-        shares = [n for _, s in batches if (n := s.number("crossZoneShare")) is not None]
+        shares = [n for _, s in batches if (n := s.get_number("crossZoneShare")) is not None]
         samples_by_run: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for batch, source in batches:
-            if (total_bytes := source.number("crossZoneBytes")) is not None:
+            if (total_bytes := source.get_number("crossZoneBytes")) is not None:
                 samples_by_run[batch.run_id].append((batch.timestamp_s, total_bytes))
         # The metric restarts at 0 with each run of the query.
         crossed_bytes = sum(samples[-1][1] - samples[0][1] for samples in samples_by_run.values())
@@ -83,10 +83,9 @@ def _list_zone_traffic(facts: QueryFacts) -> Iterator[list[str]]:
         texts = [f"{fmean(shares):.1%} of the bytes"] if shares else []
         if seconds > 0:
             bytes_a_day = crossed_bytes / seconds * _DAY_S
-            cost = format_money(bytes_a_day / GB * facts.price_per_gb)
-            texts.append(
-                f"{format_gigabytes(bytes_a_day)} GB a day, {cost} at {facts.price_per_gb:g} per GB"
-            )
+            gb_text = format_gigabytes(bytes_a_day)
+            cost_text = format_money(bytes_a_day / GB * facts.price_per_gb)
+            texts.append(f"{gb_text} GB a day, {cost_text} at {facts.price_per_gb:g} per GB")
         if texts:
             source_text = f", source {index}" if len(indexes) > 1 else ""
             yield [f"across zones{source_text}", ": ".join(texts)]

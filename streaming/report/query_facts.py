@@ -1,7 +1,7 @@
 """Collect the facts about one query from its checkpoint, Spark's UI, and its logs.
 
-The checkpoint has the offsets read and the planner's state, the UI has the slot and time of each
-task, and the metrics log has the lag and the planner's metrics.
+The checkpoint has the offsets read and the planner's state. The UI has the executor and time of
+each task, the metrics log has the lag and the planner's metrics, and the plan log has all plans.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from streaming.replay.replayed import Replay
 
 #: Default number of latest batches whose tasks are requested from Spark's UI.
-_UI_BATCHES = 20
+_DEFAULT_UI_BATCHES = 20
 #: Maximum number of ranges that are replayed; earlier batches are skipped.
 _MAX_REPLAYED_RANGES = 15_000
 #: Kinds of input; a report takes at most one of each.
@@ -44,13 +44,13 @@ _ADDRESS = re.compile(r"https?://|[\w.-]+:\d+(/|$)")
 
 @dataclass(frozen=True, slots=True)
 class QueryFacts:
-    """The data that a report is made from; a field is empty if no input has it."""
+    """The data that a report is made from; a field is empty or None if no input has it."""
 
     title: str
     checkpoint_log: CheckpointLog | None = None
     #: Progress of the batches with data, in order.
     progress: Sequence[BatchProgress] = ()
-    ui: RunFigures | None = None
+    ui_run: RunFigures | None = None  # from Spark's UI
     #: One replay for each Kafka source of the checkpoint.
     replays: Sequence[Replay] = ()
     #: Plans from the plan log by source, in order.
@@ -73,8 +73,8 @@ def gather_facts(
     if an input has several queries. `batches` is the number of last batches to read; None for 20
     from Spark's UI and all from other inputs.
 
-    Raises OptionError if an input cannot be read, two are of one kind or of different queries, or
-    the query is ambiguous, and WebError if an address does not respond.
+    Raises OptionError if an input is invalid, two are of one kind, or they do not share one query;
+    DamagedCheckpointError if a checkpoint's file cannot be read; and WebError if a request fails.
     """
     input_by_kind = classify_inputs(inputs)
     origins: list[tuple[str, str]] = []
@@ -95,32 +95,32 @@ def gather_facts(
         origins.append(("metrics log", path))
         _check_same_query(checkpoint_log, progress[0].query_id, path)
         query, label = progress[0].query_id, progress[-1].label
-    ui = None
+    run = None
     if "Spark's UI" in input_by_kind:
-        api = SparkUi(Address.parse(input_by_kind["Spark's UI"]))
-        ui, label = _fetch_run(api, query, checkpoint_log, batches)
-        origins.append(("Spark's UI", f"{api.address}, {ui.name}"))
+        ui = SparkUi(Address.parse(input_by_kind["Spark's UI"]))
+        run, label = _fetch_run(ui, query, checkpoint_log, batches)
+        origins.append(("Spark's UI", f"{ui.address}, {run.name}"))
     if "plan log" in input_by_kind:
         origins.append(("plan log", input_by_kind["plan log"]))
-    replays, plans = _replay_sources(checkpoint_log, ui, input_by_kind.get("plan log"))
+    replays, plans = _replay_sources(checkpoint_log, run, input_by_kind.get("plan log"))
     checkpoint_name = checkpoint_log.checkpoint.name if checkpoint_log else ""
     title = f"Query {label or f'of {checkpoint_name}'}"
-    return QueryFacts(title, checkpoint_log, progress, ui, replays, plans, origins, price_per_gb)
+    return QueryFacts(title, checkpoint_log, progress, run, replays, plans, origins, price_per_gb)
 
 
 def _fetch_run(
-    api: SparkUi, query: str | None, checkpoint_log: CheckpointLog | None, max_batches: int | None
+    ui: SparkUi, query: str | None, checkpoint_log: CheckpointLog | None, max_batches: int | None
 ) -> tuple[RunFigures, str]:
-    """Return the last finished batches of the query in Spark's UI, and the query's label."""
-    query_batches = choose_query(api.fetch_batches(), query, api.address)
-    _check_same_query(checkpoint_log, query_batches[0].query_id, str(api.address))
+    """Return the figures of the query's last finished batches in Spark's UI, and its label."""
+    query_batches = choose_query(ui.fetch_batches(), query, ui.address)
+    _check_same_query(checkpoint_log, query_batches[0].query_id, str(ui.address))
     finished_batches = [batch for batch in query_batches if batch.seconds is not None]
-    last_batches = finished_batches[-(max_batches or _UI_BATCHES) :]
-    return api.fetch_run(last_batches), query_batches[-1].label
+    last_batches = finished_batches[-(max_batches or _DEFAULT_UI_BATCHES) :]
+    return ui.fetch_run(last_batches), query_batches[-1].label
 
 
 def _replay_sources(
-    checkpoint_log: CheckpointLog | None, ui: RunFigures | None, plan_log: str | None
+    checkpoint_log: CheckpointLog | None, ui_run: RunFigures | None, plan_log: str | None
 ) -> tuple[list[Replay], dict[str, Sequence[LoggedPlan]]]:
     """Replay the last batches of each source; also return the logged plans by source."""
     if checkpoint_log is None:
@@ -129,14 +129,14 @@ def _replay_sources(
     last_batches = {source: _limit_ranges(batches) for source, batches in sources}
     tasks_by_source = read_tasks(Path(plan_log), last_batches) if plan_log is not None else {}
     replays = [
-        _replay(checkpoint_log, source, batches, ui, tasks_by_source.get(source))
+        _replay(checkpoint_log, source, batches, ui_run, tasks_by_source.get(source))
         for source, batches in last_batches.items()
     ]
     return replays, {source: tasks.plans for source, tasks in tasks_by_source.items()}
 
 
 def _check_same_query(checkpoint_log: CheckpointLog | None, query_id: str, location: str) -> None:
-    """Raise OptionError if an input is from another query, which may have the same name."""
+    """Raise OptionError if an input's query is not the checkpoint's, even if they share a name."""
     checkpoint_id = checkpoint_log.checkpoint.query_id if checkpoint_log else None
     if checkpoint_id and query_id != checkpoint_id:
         raise OptionError(
@@ -156,7 +156,7 @@ def classify_inputs(inputs: Sequence[str]) -> dict[str, str]:
         else:
             kind = "checkpoint"
         if kind in input_by_kind:
-            raise OptionError(f"{location!r} is a second {kind}: give one of each kind")
+            raise OptionError(f"{location!r} is a second input of kind {kind!r}: give one of each")
         input_by_kind[kind] = location
     return input_by_kind
 
@@ -171,10 +171,10 @@ def _keep_last(checkpoint_log: CheckpointLog, max_batches: int | None) -> Checkp
 def _limit_ranges(batches: Sequence[ReplayBatch]) -> list[ReplayBatch]:
     """Return the last batches with up to `_MAX_REPLAYED_RANGES` ranges, but at least one batch."""
     last_batches: list[ReplayBatch] = []
-    ranges = 0
+    range_count = 0
     for batch in reversed(batches):
-        ranges += len(batch.ranges)
-        if ranges > _MAX_REPLAYED_RANGES and last_batches:
+        range_count += len(batch.ranges)
+        if range_count > _MAX_REPLAYED_RANGES and last_batches:
             break
         last_batches.insert(0, batch)
     return last_batches
@@ -184,27 +184,27 @@ def _replay(
     checkpoint_log: CheckpointLog,
     source: str,
     batches: Sequence[ReplayBatch],
-    ui: RunFigures | None,
-    plans: LoggedTasks | None,
+    ui_run: RunFigures | None,
+    plan_log: LoggedTasks | None,
 ) -> Replay:
     """Replay one source with costs from the UI, if any, and executors from the plan log or UI."""
-    executors, logged_tasks = (plans.executors, plans.tasks) if plans else (None, None)
+    executors, logged_tasks = (plan_log.executors, plan_log.tasks) if plan_log else (None, None)
     cluster = choose_cluster(checkpoint_log, source, batches, logged_executors=executors)
     origins = {
         name: "assumed: also give the address of Spark's UI" if text.startswith("assumed") else text
         for name, text in cluster.origins.items()
     }
-    if ui is not None and ui.batches:
-        tasks = list(ui.measured_tasks)
+    if ui_run is not None and ui_run.batches:
+        tasks = list(ui_run.measured_tasks)
         records = sum(task.records for task in tasks)
         cost_s = sum(task.seconds for task in tasks) / records if records else cluster.cost_s
         factor = cost_s / cluster.cost_s  # the UI has no costs per partition
         unusual_costs = {tp: cost * factor for tp, cost in cluster.unusual_costs.items()}
         cluster = replace(cluster, cost_s=cost_s, unusual_costs=unusual_costs)
-        origins["cost"] = "from Spark's UI"
+        origins |= {"cost": "from Spark's UI"} if records else {}
         # Logged plans are replayed on the executors of their batch; the UI has the current ones.
-        if plans is None:
-            cluster = replace(cluster, executors=ui.executors or cluster.executors)
+        if plan_log is None and ui_run.executors:
+            cluster = replace(cluster, executors=ui_run.executors)
             origins["executors"] = "from Spark's UI"
     cluster, names = replace(cluster, origins=origins), (SPARK, LAG_AWARE_STICKY)
     return replay(checkpoint_log.title(source), batches, cluster, names, logged_tasks=logged_tasks)

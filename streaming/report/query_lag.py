@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from assignor_bridge.errors import pluralize
 from streaming.report import charts, page
 
 if TYPE_CHECKING:
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     #: Each batch's number, and its number of offsets by partition name.
     _Batches: TypeAlias = Sequence[tuple[int, Mapping[str, int]]]
 
-_MAX_COLUMNS = 120  # maximum number of columns of a heat map
-_MAX_HEAT_ROWS = 40  # maximum number of rows of a heat map
-_MAX_ROWS = 8  # maximum number of rows of a table
+_MAX_HEAT_COLUMNS = 120
+_MAX_HEAT_ROWS = 40
+_MAX_TABLE_ROWS = 8
 
 
 def write_section(facts: QueryFacts) -> list[str]:
@@ -40,7 +41,7 @@ def write_section(facts: QueryFacts) -> list[str]:
 
 
 def _draw_lag(progress: Sequence[tuple[int, SourceProgress]], source_text: str) -> list[str]:
-    """Draw one source's unread records at the start of each batch, from the metrics log."""
+    """Draw one source's unread offsets at the start of each batch, from the metrics log."""
     batches = [(batch, _name_partitions(source.unread_at_start)) for batch, source in progress]
     last_progress = progress[-1][1]
     reads = _group_counts(_name_partitions(source.read_offsets) for _, source in progress)
@@ -52,28 +53,27 @@ def _draw_lag(progress: Sequence[tuple[int, SourceProgress]], source_text: str) 
         max_lags, key=lambda n: (-last_lags.get(n, 0), -(max_lags[n] or 0), _split_name(n))
     )
     rows = []
-    for name in ranking[:_MAX_ROWS]:
+    for name in ranking[:_MAX_TABLE_ROWS]:
         counts = (last_lags.get(name), max_lags[name], sum(reads[name]) if name in reads else None)
         rows.append([name, *("unknown" if count is None else f"{count:,}" for count in counts)])
-    total_lag, worst_text = sum(last_lags.values()), ""
-    if total_lag:
-        worst_text = f", {last_lags[ranking[0]] / total_lag:.0%} of them in {ranking[0]}"
+    total_lag, worst_tp = sum(last_lags.values()), ranking[0] if ranking else ""
+    worst_text = (
+        f", {last_lags[worst_tp] / total_lag:.0%} of them in {worst_tp}" if total_lag else ""
+    )
     when = "After the last batch," if last_progress.unread_after else "When the last batch started,"
     held_back = sum(last_progress.held_back.values())
-    limits_text = f"; limits held back {held_back:,} records" if held_back else ""
+    limits_text = f"; limits held back {pluralize(held_back, 'record')}" if held_back else ""
     lagging_count = sum(n > 0 for n in last_lags.values())
     lag_text = (
-        f"{when} {total_lag:,} records were unread in {lagging_count:,} of {len(last_lags):,} "
-        f"partitions{worst_text}{limits_text}."
+        f"{when} {pluralize(total_lag, 'record was', 'records were')} unread in "
+        f"{lagging_count:,} of {len(last_lags):,} partitions{worst_text}{limits_text}."
     )
     head = ("partition, worst first", "last lag", "highest lag", "records read")
     caption = "Unread records by partition (rows) at the start of each batch (columns)."
     title = f"Lag at the start of each batch{source_text}"
     figure = _draw_batches(title, batches, ranking, caption)
-    paragraph = page.paragraph(
-        lag_text if last_lags else "The lag after the last batch is unknown."
-    )
-    return [paragraph, page.side_by_side([figure, page.table(head, rows)])]
+    words = lag_text if last_lags else "The lag after the last batch is unknown."
+    return [page.paragraph(words), page.side_by_side([figure, page.table(head, rows)])]
 
 
 def _draw_reads(replay_batches: Sequence[ReplayBatch], source_text: str) -> list[str]:
@@ -87,13 +87,13 @@ def _draw_reads(replay_batches: Sequence[ReplayBatch], source_text: str) -> list
     total_offsets = sum(offsets_by_name.values())
     ranking = sorted(offsets_by_name, key=lambda name: (-offsets_by_name[name], _split_name(name)))
     rows = []
-    for name in ranking[:_MAX_ROWS]:
+    for name in ranking[:_MAX_TABLE_ROWS]:
         offsets, max_count = offsets_by_name[name], max(counts_by_name[name])
         rows.append([name, f"{offsets:,}", f"{offsets / total_offsets:.0%}", f"{max_count:,}"])
     head = ("partition, largest first", "offsets read", "share", "maximum per batch")
     caption = (
-        f"{total_offsets:,} offsets of {len(ranking):,} partitions (rows) by batch (columns). "
-        "Without a limit such as maxOffsetsPerTrigger, this is the lag at the start of each batch."
+        f"{pluralize(total_offsets, 'offset')} of {pluralize(len(ranking), 'partition')} (rows) by "
+        "batch (columns). Unless a limit applies, this is the lag at the start of each batch."
     )
     figure = _draw_batches(f"Offsets read by each batch{source_text}", batches, ranking, caption)
     return [page.side_by_side([figure, page.table(head, rows)])]
@@ -101,7 +101,7 @@ def _draw_reads(replay_batches: Sequence[ReplayBatch], source_text: str) -> list
 
 def _draw_batches(title: str, batches: _Batches, ranking: Sequence[str], caption: str) -> str:
     """Draw a heat map of the last batches and the first partitions of `ranking`."""
-    last_batches = batches[-_MAX_COLUMNS:]
+    last_batches = batches[-_MAX_HEAT_COLUMNS:]
     if len(last_batches) < len(batches):
         caption += f" The chart shows the last {len(last_batches)} of {len(batches):,} batches."
     if len(ranking) > _MAX_HEAT_ROWS:

@@ -25,7 +25,7 @@ _EXPLAIN_HINT = "assignor report CHECKPOINT --batch N explains one of the last b
 
 
 def write_section(facts: QueryFacts) -> list[str]:
-    """Write the section from the metrics log; only a note without plans by an assignor."""
+    """Write the moves in the metrics log, or only a note if no assignor planned a batch."""
     if not facts.progress:
         return [page.note(f"Moves are unknown: also give the metrics log. {_EXPLAIN_HINT}")]
     batch_count, rows = _list_moves(facts.progress)
@@ -34,8 +34,8 @@ def write_section(facts: QueryFacts) -> list[str]:
     move_count = sum(row.moved_partitions for row in rows)
     moves_text = pluralize(move_count, "move of a partition", "moves of a partition")
     batches_text = pluralize(batch_count, "batch", "batches")
-    table_title = "Batches with a move or a change:" if rows else "Nothing else changed."
-    parts = [page.paragraph(f"{moves_text} to another executor in {batches_text}. {table_title}")]
+    last_sentence = "Batches with a move or a change:" if rows else "Nothing else changed."
+    parts = [page.paragraph(f"{moves_text} to another executor in {batches_text}. {last_sentence}")]
     if rows:
         cells = [[row.batch, f"{row.moved_partitions}", row.imbalance, row.reason] for row in rows]
         parts.append(page.table(_HEADER, cells[-_MAX_ROWS:], ends_in_words=True))
@@ -52,26 +52,26 @@ class _BatchMoves(NamedTuple):
 
 
 def _list_moves(batches: Sequence[BatchProgress]) -> tuple[int, list[_BatchMoves]]:
-    """Return the number of planned batches, and a row for each source with moves or changes."""
-    rows, planned_batches = [], set()
+    """Return the number of batches with planner metrics, and a row for each move or change."""
+    rows, batch_numbers = [], set()
     previous_by_index: dict[int, SourceProgress] = {}
     for progress in batches:
         for source in progress.sources:
             if "assignor.strategy" not in source.metrics or not source.has_data:
                 continue
-            planned_batches.add(progress.batch)
-            moved_partitions = int(source.number("movedPartitions") or 0)
+            batch_numbers.add(progress.batch)
+            moved_partitions = int(source.get_number("movedPartitions") or 0)
             changes = list(_describe_changes(source, previous_by_index.get(source.index)))
             previous_by_index[source.index] = source
             if not moved_partitions and not changes:
                 continue
             source_text = f" (source {source.index})" if len(progress.sources) > 1 else ""
-            imbalance = source.number("imbalance")
+            imbalance = source.get_number("imbalance")
             imbalance_text = "" if imbalance is None else f"{imbalance:.1%}"
             reason = "; ".join(changes) or _LOAD_REASON
             batch = f"{progress.batch}{source_text}"
             rows.append(_BatchMoves(batch, moved_partitions, imbalance_text, reason))
-    return len(planned_batches), rows
+    return len(batch_numbers), rows
 
 
 def _describe_changes(source: SourceProgress, previous: SourceProgress | None) -> Iterator[str]:
@@ -83,9 +83,9 @@ def _describe_changes(source: SourceProgress, previous: SourceProgress | None) -
         if old_name != new_name:
             yield f"assignor {old_name} → {new_name}"
         # The set of partitions with data changes in most batches; that alone explains no move.
-        is_new_generation = previous.number("generation") != source.number("generation")
+        is_new_generation = previous.get_number("generation") != source.get_number("generation")
         for key in _EXPLAINING_METRICS:
-            old, new = previous.number(key), source.number(key)
+            old, new = previous.get_number(key), source.get_number(key)
             if None not in (old, new) and old != new and (key != "partitions" or is_new_generation):
                 yield f"{key} {old:.0f} → {new:.0f}"
     for key in ("assignor.fallbackReason", "assignor.stateWarning", "assignor.advice"):

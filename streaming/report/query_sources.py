@@ -35,7 +35,7 @@ _UNSPLIT_IMBALANCE = 0.25
 
 
 def collect_sources(facts: QueryFacts) -> dict[str, SourceFacts]:
-    """Return the facts about each source with data, by source name in the checkpoint."""
+    """Return the facts about each source with data, by its name in a checkpoint, such as `0`."""
     index_by_name = _match_indexes(facts)
     sources = {}
     for name, index in index_by_name.items():
@@ -52,7 +52,7 @@ def collect_sources(facts: QueryFacts) -> dict[str, SourceFacts]:
 
 
 def _match_indexes(facts: QueryFacts) -> dict[str, int | None]:
-    """Map each source's name in the checkpoint to its index in the progress; None if unknown."""
+    """Map each source's name in a checkpoint to its index in the progress; None if unknown."""
     indexes = sorted({s.index for p in facts.progress for s in p.sources})
     checkpoint_log = facts.checkpoint_log
     names = [*checkpoint_log.batches_by_source] if checkpoint_log else [*map(str, indexes)]
@@ -75,23 +75,22 @@ def _collect_source(
     reads_by_batch = {b.batch: {r.tp: r.size for r in b.ranges if r.size} for b in data_batches}
     seconds_by_batch = checkpoint_log.seconds_by_batch if checkpoint_log else {}
     plans = facts.plans.get(name, ())
-    next_plans = [*plans[1:], None]
-    plan_pairs = zip(plans, next_plans, strict=False)
+    plan_pairs = zip(plans, [*plans[1:], None], strict=False)
     plan_fields = {plan.number: _collect_fields(plan, next_plan) for plan, next_plan in plan_pairs}
     state = plans[-1].outcome.state if plans else None
     if state is None and checkpoint_log is not None:
         state = checkpoint_log.checkpoint.states.get(name)
-    assignor_by_batch = {p.number: p.outcome.assignor for p in plans}
-    strategy_by_batch = {n: s.metrics.get(_STRATEGY, SPARK) for n, (_, s) in progress.items()}
+    planned_assignor_by_batch = {p.number: p.outcome.assignor for p in plans}
+    used_assignor_by_batch = {n: s.metrics.get(_STRATEGY, SPARK) for n, (_, s) in progress.items()}
     # Without planner state and assignor metrics, assume that Spark's default was used.
-    is_spark = state is None and set(strategy_by_batch.values()) <= {SPARK}
-    ui_by_batch = {b.batch: b for b in facts.ui.batches} if facts.ui and is_only else {}
+    is_spark = state is None and set(used_assignor_by_batch.values()) <= {SPARK}
+    ui_by_batch = {b.batch: b for b in facts.ui_run.batches} if facts.ui_run and is_only else {}
     batches, last_assignor = [], None
     for number in sorted(reads_by_batch.keys() | progress.keys()):
-        strategy = strategy_by_batch.get(number, SPARK if is_spark else None)
-        assignor = assignor_by_batch.get(number, strategy)
-        reads, seconds = reads_by_batch.get(number, {}), seconds_by_batch.get(number)
-        batch = SourceBatch(number, reads, seconds=seconds)
+        used_assignor = used_assignor_by_batch.get(number, SPARK if is_spark else None)
+        assignor = planned_assignor_by_batch.get(number, used_assignor)
+        reads = reads_by_batch.get(number, {})
+        batch = SourceBatch(number, reads, seconds=seconds_by_batch.get(number))
         if number in ui_by_batch:
             batch = _add_ui(batch, ui_by_batch[number], assignor)
         if number in progress:
@@ -101,7 +100,7 @@ def _collect_source(
         if assignor == SPARK or (assignor and (batch.imbalance or 0.0) >= _UNSPLIT_IMBALANCE):
             tasks = ui_by_batch[number].tasks if number in ui_by_batch else ()
             is_split = len(tasks) > len(batch.read_offsets)
-            batch = replace(batch, pieces={} if is_split else batch.read_offsets)
+            batch = replace(batch, piece_offsets={} if is_split else batch.read_offsets)
         batches.append(replace(batch, **plan_fields.get(number, {})))
         last_assignor = assignor
     costs = compute_costs(state)
@@ -120,7 +119,7 @@ def _list_slowness(state: StickyState | None, costs: Costs | None) -> dict[str, 
     if state is None or costs is None:
         return {}
     ids = [reader.executor for reader in state.readers if reader.executor]
-    return {name: costs.slowness.get(name, 1.0) for name in ids}
+    return {id_: costs.slowness.get(id_, 1.0) for id_ in ids}
 
 
 def _add_ui(batch: SourceBatch, figures: BatchFigures, assignor: str | None) -> SourceBatch:
@@ -130,7 +129,7 @@ def _add_ui(batch: SourceBatch, figures: BatchFigures, assignor: str | None) -> 
         batch,
         seconds=figures.seconds,
         slots=len(figures.slots) or None,
-        slot_seconds=figures.slot_seconds() if are_local else {},
+        slot_seconds=figures.sum_seconds_by_slot() if are_local else {},
         hit_rate=sum(are_local) / len(are_local) if is_planned else None,
     )
 
@@ -138,11 +137,9 @@ def _add_ui(batch: SourceBatch, figures: BatchFigures, assignor: str | None) -> 
 def _add_progress(
     batch: SourceBatch, progress: BatchProgress, source: SourceProgress
 ) -> SourceBatch:
-    reads = batch.read_offsets
-    if not reads:
-        reads = {tp: offsets for tp, offsets in source.read_offsets.items() if offsets > 0}
+    reads = batch.read_offsets or {tp: n for tp, n in source.read_offsets.items() if n > 0}
     unread_offsets = {tp: reads.get(tp, 0) + offsets for tp, offsets in source.held_back.items()}
-    slots, hit_rate = source.number("slots"), source.number("localityHitRate")
+    slots, hit_rate = source.get_number("slots"), source.get_number("localityHitRate")
     return replace(
         batch,
         read_offsets=reads,
@@ -153,28 +150,27 @@ def _add_progress(
         slots=int(slots) if slots else batch.slots,
         hit_rate=batch.hit_rate if hit_rate is None else hit_rate,
         held_back_by=source.metrics.get("assignor.heldBackBy"),
-        imbalance=source.number("imbalance"),
+        imbalance=source.get_number("imbalance"),
     )
 
 
 def _collect_fields(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str, Any]:
     """Return `SourceBatch` fields from its plan and from its read reports in the next plan."""
-    batch, tasks = plan.batch, plan.outcome.tasks
-    pieces = tasks.pieces
+    batch, tasks, pieces = plan.batch, plan.outcome.tasks, plan.outcome.tasks.pieces
     executors = [name_executor(executor).id for executor in batch.executors]
     slot_pairs = zip(batch.slot_executor.tolist(), batch.slot_number.tolist(), strict=True)
     slots = [f"{executors[executor]}/{number}" for executor, number in slot_pairs]
-    largest_pieces, planned_sizes = dict[Partition, int](), defaultdict[_Key, dict[str, int]](dict)
+    piece_offsets, planned_sizes = dict[Partition, int](), defaultdict[_Key, dict[str, int]](dict)
     columns = pieces.row, pieces.slot, pieces.end - pieces.start, tasks.task >= tasks.heads
     for row, slot, size, is_in_tail in zip(*(c.tolist() for c in columns), strict=True):
         tp = Partition(batch.topics[int(batch.topic[row])], int(batch.partition[row]))
         if is_in_tail:  # any slot may read it
-            largest_pieces[tp] = max(largest_pieces.get(tp, 0), size)
+            piece_offsets[tp] = max(piece_offsets.get(tp, 0), size)
             continue
         slot_sizes = planned_sizes[tp, executors[int(batch.slot_executor[slot])]]
         slot_sizes[slots[slot]] = slot_sizes.get(slots[slot], 0) + size
-        largest_pieces[tp] = max(largest_pieces.get(tp, 0), slot_sizes[slots[slot]])
-    fields: dict[str, Any] = {"slots": batch.slots, "pieces": largest_pieces}
+        piece_offsets[tp] = max(piece_offsets.get(tp, 0), slot_sizes[slots[slot]])
+    fields: dict[str, Any] = {"slots": batch.slots, "piece_offsets": piece_offsets}
     reads, seconds = _sum_reports(next_plan, executors[0] if batch.anonymous else None)
     if not reads or sum(reads.values()) > 1.01 * batch.total:  # the reports cover several batches
         return fields
@@ -187,7 +183,7 @@ def _collect_fields(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str,
 
 
 def _sum_reports(plan: LoggedPlan | None, executor_id: str | None) -> tuple[_Amounts, _Amounts]:
-    """Return offsets (or records) and seconds of read reports, all for `executor_id` if given."""
+    """Return reports' offsets (else records) and seconds by key; `executor_id` replaces theirs."""
     reads, seconds = defaultdict[_Key, float](float), defaultdict[_Key, float](float)
     if plan is None:
         return {}, {}
@@ -207,9 +203,9 @@ def _divide_among_slots(
     seconds: _Amounts,
     slots: Sequence[str],
 ) -> dict[str, float]:
-    """Divide an executor's seconds among its planned slots; other reads go to its idlest slot.
+    """Divide each executor's seconds among its planned slots; other reads go to its idlest slot.
 
-    Reads of more offsets than planned are those of a tail, or of pieces planned elsewhere.
+    Other reads are those of more offsets than planned: of a tail, or of pieces planned elsewhere.
     """
     worked_s, unplanned_s = dict.fromkeys(slots, 0.0), dict[_Key, float]()
     for key, key_s in seconds.items():

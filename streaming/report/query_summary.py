@@ -50,13 +50,13 @@ class _SourceSummary:
         cause, arrival_ratio = self.causes[0], self.source.arrival_ratio
         saving = ""
         if cause.kind in _LAG_CAUSES and arrival_ratio is not None:
-            evidence = f"records arrive {arrival_ratio:.1f} times as fast as they are read"
+            evidence = f"records arrive {arrival_ratio:.2f} times as fast as they are read"
         elif cause.kind == "busy cluster":
             evidence = f"{cause.cost:.0%} of reads ran elsewhere"
         elif cause.kind not in _SLOT_CAUSES:
             evidence = f"got {1 - cause.cost:.0%} of its even share"
-        elif gap is not None and gap.seconds:
-            saving = f"saves {format_seconds(gap.seconds)} a batch"
+        elif gap is not None and gap.excess_s:
+            saving = f"saves {format_seconds(gap.excess_s)} a batch"
         about = f": {cause.about}" if cause.about and cause.kind != "few partitions" else ""
         problem = f"{self.prefix}{cause.kind.capitalize()}{about}"
         action = _EXAMPLES.sub("", cause.remedy.partition(";")[0])
@@ -75,7 +75,7 @@ class Summary:
     def _worst_source(self) -> _SourceSummary:
         return max(self.sources, key=lambda each: max((c.cost for c in each.causes), default=0.0))
 
-    def lines(self) -> list[str]:
+    def format_lines(self) -> list[str]:
         """Return the first screen as lines of text."""
         (_, problem, evidence), *tiles = self._worst_source.tiles
         pairs = [(problem, evidence), *((f"{title}: {text}", note) for title, text, note in tiles)]
@@ -103,7 +103,7 @@ def summarize_query(facts: QueryFacts) -> Summary:
     replays = dict(zip(source_names, facts.replays, strict=False))
     summaries = []
     for name, source in (sources or {"": SourceFacts()}).items():
-        gaps = compute_gaps(source, replays.get(name), facts.ui)
+        gaps = compute_gaps(source, replays.get(name), facts.ui_run)
         causes = add_uneven_slots(diagnose(source), gaps, source)
         prefix = f"Source {name}: " if len(sources) > 1 else ""
         gain = describe_gain(source, replays.get(name), gaps)

@@ -27,7 +27,7 @@ _TITLE = "Reading time, relative to the ideal"
 
 
 def build_rows(replay: Replay) -> list[list[str]]:
-    """Return the table rows, fastest first; equal mappings share one, failed ones come last."""
+    """Return the table rows, fastest first; equal results share one, failed ones come last."""
     spark, batches = replay.find(SPARK), len(replay.batches) or 1
     rows: dict[tuple[str, ...], list[str]] = {}
     results = [m for m in replay.mappings if m.error is None]
@@ -48,8 +48,7 @@ def build_rows(replay: Replay) -> list[list[str]]:
 
 def draw_replay(replay: Replay) -> str:
     """Draw the replay as an SVG file."""
-    drawings = [(_TITLE, _draw_bars(replay))]
-    return standalone_picture(f"{write_summary(replay)}.", drawings, columns=1)
+    return standalone_picture(f"{write_summary(replay)}.", [(_TITLE, _draw_bars(replay))], 1)
 
 
 def write_replays(replays: Sequence[Replay]) -> str:

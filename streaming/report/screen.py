@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 #: Number of latest batches over which slot load is summed.
 _LAST_BATCHES = 10
-#: Minimum number of rows in the lag table and the slot table.
+#: Minimum room for the rows of the lag table and of the slot table.
 _MIN_ROWS = 4
-#: Number of other lines on the screen, excluding the rows of the batch table.
+#: Number of lines on the screen that are not rows of its tables.
 _OTHER_LINES = 11
 _BAR_WIDTH = 12
 _HOT_STYLE = "dark_orange"
@@ -62,7 +62,7 @@ class Watch:
                 raise OptionError(f"{address} is a second {kind}: give only one")
 
     def fetch_figures(self) -> LiveFigures:
-        """Request the figures; raise WebError without a response, OptionError without the query."""
+        """Request the figures; raise WebError on failure, OptionError unless one query matches."""
         metrics = run = None
         label = ""
         if self._endpoint is not None:
@@ -70,8 +70,8 @@ class Watch:
             metrics = parse_query_metrics(text, self._query, self._endpoint)
             if metrics is None and self._ui is None:
                 raise OptionError(
-                    f"{self._endpoint} has no streaming query, because none has finished a batch "
-                    "yet: try again later"
+                    f"{self._endpoint} has no streaming query: none has finished a batch yet, or "
+                    "all have ended; try again while the query runs"
                 )
         if self._ui is not None:
             query = self._query or (metrics.query_id if metrics else None)
@@ -94,16 +94,16 @@ def _find_endpoint(address: Address) -> Address | None:
     return address if first_bytes.startswith(b"# HELP ") or not first_bytes.strip() else None
 
 
-def draw_frame(snapshot: LiveFigures, height: int, note: str = "") -> RenderableType:
-    """Draw a frame of about `height` lines, but with at least `_MIN_ROWS` rows in each table."""
-    batch_table = _make_batch_table(snapshot)
+def draw_frame(figures: LiveFigures, height: int, note: str = "") -> RenderableType:
+    """Draw a frame of about `height` lines, with room for `_MIN_ROWS` rows of lag and of slots."""
+    batch_table = _make_batch_table(figures)
     rows = max(_MIN_ROWS, height - _OTHER_LINES - batch_table.row_count)
     lag_and_slots = Table.grid(expand=True, padding=(0, 2, 0, 0))
     lag_and_slots.add_column(ratio=1)
     lag_and_slots.add_column(ratio=1)
-    lag_and_slots.add_row(_make_lag_table(snapshot, rows), _make_slot_table(snapshot.run, rows))
-    lines = _make_head_line(snapshot), _join_texts((note, _HOT_STYLE))
-    return Group(*lines, lag_and_slots, "", batch_table, *_make_planner_lines(snapshot.metrics))
+    lag_and_slots.add_row(_make_lag_table(figures, rows), _make_slot_table(figures.run, rows))
+    lines = _make_head_line(figures), _join_texts((note, _HOT_STYLE))
+    return Group(*lines, lag_and_slots, "", batch_table, *_make_planner_lines(figures.metrics))
 
 
 def _join_texts(*parts: str | tuple[str, str]) -> Text:
@@ -113,15 +113,15 @@ def _join_texts(*parts: str | tuple[str, str]) -> Text:
     return Text.assemble(*printable_pairs, no_wrap=True, overflow="ellipsis")
 
 
-def _make_head_line(snapshot: LiveFigures) -> Text:
-    query, run = (snapshot.query, "bold"), snapshot.run
+def _make_head_line(figures: LiveFigures) -> Text:
+    query, run = (figures.query, "bold"), figures.run
     if run and run.batches:
         last_batch = run.batches[-1]
         running = " running" if last_batch.is_running else ""
         return _join_texts(query, f"  batch {last_batch.batch}{running}", (f"  {run.name}", "dim"))
-    if snapshot.metrics is None:
+    if figures.metrics is None:
         return _join_texts(query)
-    number = snapshot.metrics.values.get("spark_streaming_batch_id", 0)
+    number = figures.metrics.values.get("spark_streaming_batch_id", 0)
     return _join_texts(query, f"  batch {number:.0f}")
 
 
@@ -134,8 +134,8 @@ def _make_table(*columns: str) -> Table:
     return table
 
 
-def _make_lag_table(snapshot: LiveFigures, rows: int) -> RenderableType:
-    metrics = snapshot.metrics
+def _make_lag_table(figures: LiveFigures, rows: int) -> RenderableType:
+    metrics = figures.metrics
     if metrics is None:
         source = "the metrics endpoint (metrics.port, such as http://driver:9404)"
         return Text(f"lag: unknown; {source} reports it after the first batch", "dim")
@@ -158,7 +158,7 @@ def _make_lag_table(snapshot: LiveFigures, rows: int) -> RenderableType:
 def _make_slot_table(run: RunFigures | None, rows: int) -> RenderableType:
     if run is None:
         return Text("slots: also give the address of Spark's UI (http://driver:4040)", "dim")
-    all_seconds, records = run.slot_seconds(), run.slot_records()
+    all_seconds, records = run.sum_seconds_by_slot(), run.sum_records_by_slot()
     seconds = {slot: all_seconds[slot] for slot in run.batches[-1].slots}  # slots that still exist
     longest_s = max(seconds.values(), default=0.0) or 1.0
     mean_s = sum(seconds.values()) / max(1, len(seconds))
@@ -166,9 +166,8 @@ def _make_slot_table(run: RunFigures | None, rows: int) -> RenderableType:
     slots = sorted(seconds, key=lambda slot: -seconds[slot])
     for slot in slots if len(slots) <= rows else [*slots[: rows - 1], slots[-1]]:
         filled_cells = min(_BAR_WIDTH, max(0, round(_BAR_WIDTH * seconds[slot] / longest_s)))
-        bar = Text(
-            _FULL * filled_cells, _HOT_STYLE if seconds[slot] > 1.5 * mean_s else "deep_sky_blue1"
-        )
+        style = _HOT_STYLE if seconds[slot] > 1.5 * mean_s else "deep_sky_blue1"
+        bar = Text(_FULL * filled_cells, style)
         bar.append(_EMPTY * (_BAR_WIDTH - filled_cells), "dim")
         table.add_row(_join_texts(slot), bar, format_seconds(seconds[slot]), f"{records[slot]:,}")
     ratio = f", busiest {longest_s / mean_s:.2f} x mean" if mean_s else ""
@@ -177,12 +176,12 @@ def _make_slot_table(run: RunFigures | None, rows: int) -> RenderableType:
     return Group(Text(head, "bold"), table)
 
 
-def _make_batch_table(snapshot: LiveFigures) -> Table:
+def _make_batch_table(figures: LiveFigures) -> Table:
     head = ("last batches", "seconds", "records", "tasks", "busiest / mean", "as planned")
     table = _make_table(*head)
-    run = snapshot.run
+    run = figures.run
     if run is None:
-        values = snapshot.metrics.values if snapshot.metrics else {}
+        values = figures.metrics.values if figures.metrics else {}
         if "spark_streaming_latency_seconds" in values:
             table.add_row(
                 f"{values['spark_streaming_batch_id']:.0f}",
@@ -196,7 +195,7 @@ def _make_batch_table(snapshot: LiveFigures) -> Table:
             "running" if batch.is_running else f"{batch.seconds:.2f}",
             format_count(batch.records),
             f"{len(batch.tasks)}",
-            f"{max_over_mean(batch.slot_seconds()):.2f}" if are_local else "",
+            f"{max_over_mean(batch.sum_seconds_by_slot()):.2f}" if are_local else "",
             f"{sum(are_local) / len(are_local):.0%}" if are_local else "",
         )
     return table
@@ -209,8 +208,9 @@ def _make_planner_lines(metrics: QueryMetrics | None) -> list[RenderableType]:
     lines: list[RenderableType] = [""]
     for source, values in sorted(metrics.values_by_source.items()):
         source_text = f" of source {source}" if len(metrics.values_by_source) > 1 else ""
-        for name, figures in _FIGURES.items():
-            figure_texts = [words.format(values[key]) for key, words in figures if key in values]
+        for name, formats in _FORMATS_BY_LINE.items():
+            pairs = [(words, values[key]) for key, words in formats if key in values]
+            figure_texts = [words.format(value, s="s" * (value != 1)) for words, value in pairs]
             if name == "assignor":
                 figure_texts.insert(0, metrics.strategies.get(source, ""))
             if figure_texts:
@@ -227,30 +227,28 @@ def _describe_admission(values: Mapping[str, float], held_back_by: str) -> str:
     """Describe the last batch's size and the limit that held records back, or a fallback."""
     if "assignor_admitted_records" not in values:
         return "failed, so Spark's own limits apply"
-    admitted_records = values["assignor_admitted_records"]
+    admitted_records = round(values["assignor_admitted_records"])
     held_records = values.get("assignor_held_back_records", 0.0)
-    held_text = (
-        f"{held_records:,.0f} held back (limit: {held_back_by})"
-        if held_records
-        else "none held back"
-    )
-    return f"{admitted_records:,.0f} records in the last batch, {held_text}"
+    held_text = "none held back"
+    if held_records:
+        held_text = f"{held_records:,.0f} held back (limit: {held_back_by})"
+    return f"{pluralize(admitted_records, 'record')} in the last batch, {held_text}"
 
 
-#: Planner metrics on each line, with their text formats.
-_FIGURES = {
+#: Planner metrics on each line, with their text formats; `s` is the ending of a plural.
+_FORMATS_BY_LINE = {
     "assignor": (
-        ("assignor_tasks", "{:.0f} tasks"),
+        ("assignor_tasks", "{:.0f} task{s}"),
         ("assignor_split_partitions", "{:.0f} split"),
         ("assignor_moved_partitions_total", "{:.0f} moved"),
         ("assignor_imbalance_ratio", "{:.1%} over ideal"),
         ("assignor_locality_hit_ratio", "{:.0%} ran as planned"),
         ("assignor_plan_seconds", "plan {:.3f} s"),
-        ("assignor_fallbacks_total", "{:.0f} fallbacks"),
+        ("assignor_fallbacks_total", "{:.0f} fallback{s}"),
     ),
     "tail": (
         ("assignor_tail_ratio", "{:.0%} of the work"),
-        ("assignor_tail_tasks", "{:.0f} tasks for any free slot"),
+        ("assignor_tail_tasks", "{:.0f} task{s} for any free slot"),
         ("assignor_unpredictability_ratio", "task times deviate by {:.0%}"),
     ),
     "freshness": (

@@ -26,22 +26,22 @@ class SourceBatch:
     read_offsets: Mapping[Partition, int]
     #: Number of unread offsets when the batch started, by partition.
     unread_offsets: Mapping[Partition, int] = field(default_factory=dict)
-    #: ID of the query run that the batch belongs to.
+    #: ID of the run of the query in which the batch was read.
     run_id: str | None = None
     #: Start of the trigger, in seconds since 1970.
     start_s: float | None = None
-    #: Seconds from trigger to commit.
+    #: Seconds from trigger to commit; without a metrics log, of its jobs, or from plan to commit.
     seconds: float | None = None
     slots: int | None = None
-    #: Offsets in the largest piece of each partition; one slot reads a piece.
-    pieces: Mapping[Partition, int] = field(default_factory=dict)
+    #: Largest number of offsets of each partition that one slot reads.
+    piece_offsets: Mapping[Partition, int] = field(default_factory=dict)
     #: Seconds that each slot spent reading.
     slot_seconds: Mapping[str, float] = field(default_factory=dict)
     #: Share of the reads that ran on their planned executor.
     hit_rate: float | None = None
     #: Share of each executor's planned offsets that other executors read.
     share_elsewhere: Mapping[str, float] = field(default_factory=dict)
-    #: Limit that held records back; `nothing` if none did, `spark` if the batch was not planned.
+    #: Limit that held records back; `nothing` if none did, `spark` after a fallback.
     held_back_by: str | None = None
     #: Predicted time of the busiest slot above the ideal, as a share of the ideal.
     imbalance: float | None = None
@@ -62,7 +62,7 @@ class SourceFacts:
     #: Whether partitions may be split; None if unknown.
     split: bool | None = None
     #: Cost of a record relative to a usual partition, for partitions that differ.
-    costs: Mapping[Partition, float] = field(default_factory=dict)
+    relative_costs: Mapping[Partition, float] = field(default_factory=dict)
     #: Reading time of each executor relative to a usual executor.
     slowness: Mapping[str, float] = field(default_factory=dict)
     #: Host of each executor.
@@ -83,7 +83,7 @@ class SourceFacts:
 
     @property
     def arrival_ratio(self) -> float | None:
-        """Records that arrive per record read, if lag grows; otherwise None."""
+        """Records that arrive per record read, if lag is known to grow; otherwise None."""
         batches = [b for b in self.last_run if b.unread_offsets][-_MAX_TREND_BATCHES:]
         if len(batches) < _MIN_TREND_BATCHES:
             return None
@@ -112,7 +112,7 @@ class SourceFacts:
 
     @property
     def running_share(self) -> float:
-        """Share of time in which a batch was running; 1 if unknown."""
+        """Share of the last run's time in which a batch was running; 1 if unknown."""
         times = [(b.start_s, b.seconds) for b in self.last_run if b.start_s and b.seconds]
         if len(times) < 2:
             return 1.0

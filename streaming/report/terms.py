@@ -27,5 +27,5 @@ FIGURES: Mapping[str, str] = {
         "if the cost of a record was estimated from batch durations."
     ),
     "worst batch": "The largest regret of any batch.",
-    "moved": "Share of a batch's partitions that are read by a different executor than before.",
+    "moved": "Share of the partitions that left their executor although it was still present.",
 }

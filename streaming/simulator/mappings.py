@@ -22,11 +22,11 @@ MAX_TASKS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class PlacedTask:
-    """A task as the scheduler sees it: its ranges, and its preferred executor if it has one."""
+    """A task as the scheduler sees it: its ranges, and the executors that it prefers, if any."""
 
-    executor: str | None
+    executor: str | None  # None in a tail, and for a task without a preferred executor
     ranges: tuple[OffsetRange, ...]
-    #: Executors that a tail task prefers alike.
+    #: Executors that a tail task prefers equally.
     tail_executors: tuple[str, ...] = ()
 
     @property

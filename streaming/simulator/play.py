@@ -48,14 +48,14 @@ class SimulatedQuery:
     name: str
     scenario: Scenario
     options: Mapping[str, str] = field(default_factory=dict)
-    find: Callable[[str], Assignor] = lookup
+    find_assignor: Callable[[str], Assignor] = lookup
     locality_wait_s: float = 3.0
     state: StickyState = field(default_factory=StickyState.empty)
     observed: ReadReports = field(default_factory=ReadReports.empty)
     #: Executor that last read the end of each partition.
-    last_reader: dict[Partition, str] = field(default_factory=dict)
+    last_reader_by_partition: dict[Partition, str] = field(default_factory=dict)
     #: Executor that last read the end of each partition, without readers of tails.
-    owner: dict[Partition, str] = field(default_factory=dict)
+    owner_by_partition: dict[Partition, str] = field(default_factory=dict)
     #: The planner's reasons for the last batch, with the summary first; empty for Spark's own.
     reasons: tuple[str, ...] = ()
     planned_imbalance: float | None = None
@@ -66,26 +66,28 @@ class SimulatedQuery:
         tasks = self.plan(batch)
         rng = np.random.default_rng((self.scenario.seed, batch.number))
         noise = np.exp(rng.normal(0, self.scenario.service_noise, len(batch.records)))
-        cost = dict(zip(batch.partitions, (batch.cost * noise).tolist(), strict=True))
-        first_offset = dict(zip(batch.partitions, batch.start.tolist(), strict=True))
+        cost_by_partition = dict(zip(batch.partitions, (batch.cost * noise).tolist(), strict=True))
+        start_by_partition = dict(zip(batch.partitions, batch.start.tolist(), strict=True))
 
-        def cold_s(r: OffsetRange, executor: str) -> float:
-            is_cold = r.start != first_offset[r.tp] or self.last_reader.get(r.tp) != executor
+        def get_cold_s(r: OffsetRange, executor: str) -> float:
+            last_reader = self.last_reader_by_partition.get(r.tp)
+            is_cold = r.start != start_by_partition[r.tp] or last_reader != executor
             return self.scenario.cold_seconds if is_cold else 0.0
 
-        def task_seconds(task: int, executor: str) -> float:
-            slowness = batch.slowness.get(executor, 1.0)
+        def compute_task_s(task: int, executor: str) -> float:
             ranges = tasks[task].ranges
-            work = sum(r.size * cost[r.tp] for r in ranges)
-            fixed_s = self.scenario.task_seconds + sum(cold_s(r, executor) for r in ranges)
-            return float(fixed_s + work * slowness)
+            work_s = sum(r.size * cost_by_partition[r.tp] for r in ranges)
+            fixed_s = self.scenario.task_seconds + sum(get_cold_s(r, executor) for r in ranges)
+            return float(fixed_s + work_s * batch.slowness.get(executor, 1.0))
 
         preferred_executors = [t.preferred_executors for t in tasks]
-        runs = schedule(preferred_executors, task_seconds, batch.executors, self.locality_wait_s)
-        return self._finish_batch(batch, tasks, runs, cost, first_offset, cold_s=cold_s)
+        runs = schedule(preferred_executors, compute_task_s, batch.executors, self.locality_wait_s)
+        return self._summarize_batch(
+            batch, tasks, runs, cost_by_partition, start_by_partition, get_cold_s=get_cold_s
+        )
 
     def plan(self, batch: SimulatedBatch) -> list[PlacedTask]:
-        """Return the tasks of a batch; raise OptionError if `=NUMBER` makes too many."""
+        """Return a batch's tasks; raise OptionError if `maxRecordsPerPartition` makes too many."""
         kind, _, number = self.name.partition("=")
         if kind not in SPARK_MAPPINGS:
             return self._plan_with_assignor(batch)
@@ -103,9 +105,9 @@ class SimulatedQuery:
             min_partitions = int(number or max(4 * slots, 2 * len(ranges)))
             return place_by_min_partitions(ranges, batch.executors, min_partitions)
         max_records = int(number or max(1, int(batch.records.sum()) // (4 * slots)))
-        if number and (tasks := sum(-(-r.size // max_records) for r in ranges)) > MAX_TASKS:
+        if number and (count := sum(-(-r.size // max_records) for r in ranges)) > MAX_TASKS:
             raise OptionError(
-                f"{self.name}: batch {batch.number} would have {tasks:,} tasks, but at most "
+                f"{self.name}: batch {batch.number} would have {count:,} tasks, but at most "
                 f"{MAX_TASKS:,} tasks are simulated: choose a larger number"
             )
         return place_by_max_records(ranges, max_records)
@@ -123,20 +125,20 @@ class SimulatedQuery:
             replicas=batch.replicas,
             partitions=batch.partition_counts,
         )
-        outcome = plan_step(snapshot, self.state, self.find)
+        outcome = plan_step(snapshot, self.state, self.find_assignor)
         self.state, self.reasons = outcome.state, outcome.reasons
         self.planned_imbalance = float(outcome.metrics["imbalance"])
         return list_tasks(outcome)
 
-    def _finish_batch(
+    def _summarize_batch(
         self,
         batch: SimulatedBatch,
         tasks: Sequence[PlacedTask],
         runs: Sequence[TaskRun],
-        cost: Mapping[Partition, float],
-        first_offset: Mapping[Partition, int],
+        cost_by_partition: Mapping[Partition, float],
+        start_by_partition: Mapping[Partition, int],
         *,
-        cold_s: Callable[[OffsetRange, str], float],
+        get_cold_s: Callable[[OffsetRange, str], float],
     ) -> PlayedBatch:
         """Compute the result of a batch, and store its read reports for the next plan."""
         busy_s = {e.id: 0.0 for e in batch.executors}
@@ -156,20 +158,20 @@ class SimulatedQuery:
             is_head = not tasks[run.task].tail_executors
             for r in tasks[run.task].ranges:
                 tp = r.tp
-                spent_s = r.size * cost[tp] * slowness
+                spent_s = r.size * cost_by_partition[tp] * slowness
                 busy_s[run.executor] += spent_s
-                waited_s = cold_s(r, run.executor)
-                reports.append((tp, run.executor, r.size, spent_s + waited_s, waited_s))
+                cold_s = get_cold_s(r, run.executor)
+                reports.append((tp, run.executor, r.size, spent_s + cold_s, cold_s))
                 crossed_bytes += r.size * record_bytes_by_partition[tp] * is_far(tp, run.executor)
                 for first, last in readers[: 1 + is_head]:
-                    if r.start == first_offset[tp]:
+                    if r.start == start_by_partition[tp]:
                         first[tp] = run.executor
                     if r.end > last.get(tp, (-1, ""))[0]:
                         last[tp] = (r.end, run.executor)
-        moves = _count_changes(self.owner, first_owner, busy_s)
-        cold_starts = _count_changes(self.last_reader, first_reader, busy_s)
-        self.owner.update({tp: e for tp, (_, e) in end_owner.items()})
-        self.last_reader.update({tp: e for tp, (_, e) in end_reader.items()})
+        moves = _count_changes(self.owner_by_partition, first_owner, busy_s)
+        cold_starts = _count_changes(self.last_reader_by_partition, first_reader, busy_s)
+        self.owner_by_partition.update({tp: e for tp, (_, e) in end_owner.items()})
+        self.last_reader_by_partition.update({tp: e for tp, (_, e) in end_reader.items()})
         size = np.array([r[2] for r in reports], np.float64)
         self.observed = ReadReports.of(
             encode_names([tp.topic for tp, *_ in reports]),
@@ -181,7 +183,7 @@ class SimulatedQuery:
             size,
             np.array([r[4] for r in reports], np.float64),
         )
-        costs = np.array([*cost.values()])
+        costs = np.array([*cost_by_partition.values()])
         work = float(batch.records @ costs)
         max_cost = float(costs[batch.records > 0].max(initial=0))
         min_slowness = min(batch.slowness.get(e.id, 1.0) for e in batch.executors)
@@ -189,24 +191,24 @@ class SimulatedQuery:
         seconds = max((run.end_seconds for run in runs), default=0.0)
         total_bytes = float(np.dot(batch.records, record_bytes))
         bound_s = max(work / total_speed, max_cost * min_slowness)
-        share = None if batch.replicas is None else crossed_bytes / (total_bytes or 1.0)
+        far_share = None if batch.replicas is None else crossed_bytes / (total_bytes or 1.0)
         counts, imbalance = (len(tasks), len(end_reader), moves), self.planned_imbalance
         return PlayedBatch(
-            batch.number, seconds, bound_s, *counts, busy_s, share, imbalance, cold_starts
+            batch.number, seconds, bound_s, *counts, busy_s, far_share, imbalance, cold_starts
         )
 
 
 def _count_changes(
-    last: Mapping[Partition, str], first: Mapping[Partition, str], present: Mapping[str, float]
+    old: Mapping[Partition, str], new: Mapping[Partition, str], present_ids: Mapping[str, float]
 ) -> int:
-    """Count the partitions that changed executor although the last one is present."""
-    return sum(last.get(tp, e) != e and last[tp] in present for tp, e in first.items())
+    """Count the partitions that changed executor although the old one is present."""
+    return sum(old.get(tp, e) != e and old[tp] in present_ids for tp, e in new.items())
 
 
 def list_tasks(outcome: PlannedBatch) -> list[PlacedTask]:
     """Return the tasks of a plan as the scheduler sees them."""
     batch, pieces = outcome.batch, outcome.tasks.pieces
-    ranges_of: list[list[OffsetRange]] = [[] for _ in range(len(outcome.tasks))]
+    ranges_by_task: list[list[OffsetRange]] = [[] for _ in range(len(outcome.tasks))]
     for task, topic, partition, start, end in zip(
         outcome.tasks.task.tolist(),
         batch.topic[pieces.row].tolist(),
@@ -215,16 +217,17 @@ def list_tasks(outcome: PlannedBatch) -> list[PlacedTask]:
         pieces.end.tolist(),
         strict=True,
     ):
-        ranges_of[task].append(OffsetRange(batch.topics[topic], partition, start, end))
+        ranges_by_task[task].append(OffsetRange(batch.topics[topic], partition, start, end))
     ids = [executor.id for executor in batch.executors]
     executor, heads = batch.slot_executor[outcome.tasks.slot].tolist(), outcome.tasks.heads
     head_tasks = [
         PlacedTask(ids[executor[task]], tuple(ranges))
-        for task, ranges in enumerate(ranges_of[:heads])
+        for task, ranges in enumerate(ranges_by_task[:heads])
     ]
+    tails = zip(ranges_by_task[heads:], outcome.tasks.tail_executors, strict=True)
     tail_tasks = [
         PlacedTask(None, tuple(ranges), tuple(ids[each] for each in preferred))
-        for ranges, preferred in zip(ranges_of[heads:], outcome.tasks.tail_executors, strict=True)
+        for ranges, preferred in tails
     ]
     return head_tasks + tail_tasks
 
@@ -251,14 +254,15 @@ WARM_UP_BATCHES = 3
 def compare(
     scenario: Scenario,
     names: Sequence[str],
-    find: Callable[[str], Assignor] = lookup,
+    find_assignor: Callable[[str], Assignor] = lookup,
     locality_wait_s: float = 3.0,
     options: Mapping[str, str] | None = None,
 ) -> list[MappingResult]:
     """Simulate each mapping with the planner's `options`; omit warm-up batches if others exist."""
-    options = options or {}
-    queries = [SimulatedQuery(name, scenario, options, find, locality_wait_s) for name in names]
-    batch_lists = [play(query) for query in queries]
+    batch_lists = [
+        play(SimulatedQuery(name, scenario, options or {}, find_assignor, locality_wait_s))
+        for name in names
+    ]
     return [
         MappingResult(name, batches[WARM_UP_BATCHES:] or batches)
         for name, batches in zip(names, batch_lists, strict=True)

@@ -61,7 +61,7 @@ class MappingResult:
 
     @property
     def median_seconds(self) -> float:
-        """Median time of a batch."""
+        """Median time of a batch; raise StatisticsError without batches."""
         return median(p.seconds for p in self.batches)
 
     @property
@@ -77,7 +77,7 @@ class MappingResult:
 
     @property
     def mean_regret_share(self) -> float:
-        """Mean share by which a batch takes longer than the ideal."""
+        """Mean `regret_share` of a batch; raise StatisticsError without batches."""
         return fmean(p.regret_share for p in self.batches)
 
     @property
@@ -109,5 +109,5 @@ class MappingResult:
 
     @property
     def mean_cold_share(self) -> float:
-        """Mean share of a batch's partitions that start cold (see `cold_partitions`)."""
+        """Mean share of cold partitions of a batch; raise StatisticsError without batches."""
         return fmean(p.cold_partitions / max(1, p.partitions) for p in self.batches)

@@ -35,7 +35,7 @@ class Scenario:
     skew: float = 1.2
     #: Relative noise of each partition's records per batch.
     noise: float = 0.1
-    #: Seconds per record.
+    #: Seconds per record of the cheapest partition.
     cost: float = 0.0005
     #: Cost of the most expensive partition divided by that of the cheapest.
     cost_skew: float = 1.0
@@ -75,8 +75,8 @@ class Scenario:
         if not self.zones:
             return None
         first_zone, zones = np.arange(self.partitions) % self.zones, range(self.zones)
-        copies = range(min(self.replication, self.zones))
-        rack_lists = [[f"zone-{(z + i) % self.zones}" for i in copies] for z in zones]
+        replica_indices = range(min(self.replication, self.zones))
+        rack_lists = [[f"zone-{(z + i) % self.zones}" for i in replica_indices] for z in zones]
         return Replicas.of(rack_lists, first_zone)
 
 
@@ -95,14 +95,14 @@ class SimulatedBatch:
     #: Slowness relative to a usual executor, by ID.
     slowness: Mapping[str, float]
     replicas: Replicas | None = None
-    #: None if all partitions have the same.
+    #: None if it is equal for all partitions.
     bytes_per_record: NDArray[np.float64] | None = None
     #: Highest partition number plus one, by topic; None if unknown.
     partition_counts: Mapping[str, int] | None = None
 
 
 def generate_batches(scenario: Scenario) -> Iterator[SimulatedBatch]:
-    """Yield the batches of a scenario; raise OptionError if all records reach MAX_OFFSET."""
+    """Yield a scenario's batches; raise OptionError if it has MAX_OFFSET records or more."""
     rng = np.random.default_rng(scenario.seed)
     shares = _draw_shares(scenario, rng)
     cost = scenario.cost * np.exp(
@@ -163,12 +163,12 @@ def _draw_rotating_shares(scenario: Scenario, rng: np.random.Generator) -> NDArr
 
 
 def _list_executors(
-    scenario: Scenario, topology: tuple[Executor, ...], number: int
+    scenario: Scenario, topology: tuple[Executor, ...], batch_number: int
 ) -> tuple[Executor, ...]:
     interval = scenario.churn_every
     if not interval or len(topology) < 2:
         return topology
-    cycle, phase = divmod(number, interval)
+    cycle, phase = divmod(batch_number, interval)
     if cycle == 0 or phase >= max(1, interval // 2):
         return topology
     lost_index = cycle % len(topology)

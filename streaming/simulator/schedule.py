@@ -3,8 +3,8 @@
 It uses delay scheduling as in `TaskSetManager`. A free slot takes, in the order of the plan:
 
 1. the next task that prefers its executor,
-2. or a task whose preferred executor is absent or not set,
-3. or any task, if no task has started on its preferred executor for `locality_wait_s`.
+2. or a task that prefers no executor, or only absent ones,
+3. or any task, if no task has started on an executor that it prefers for `locality_wait_s`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """A task's executor and end time."""
+    """A task's executor and end time, in seconds since the start of the batch."""
 
     task: int
     executor: str
@@ -31,19 +31,18 @@ class TaskRun:
 
 def schedule(
     preferred_executors: Sequence[tuple[str, ...]],
-    seconds: Callable[[int, str], float],
+    compute_seconds: Callable[[int, str], float],
     executors: Sequence[Executor],
     locality_wait_s: float = 3.0,
 ) -> list[TaskRun]:
-    """Return the task runs in start order; `seconds(task, executor)` is a run's duration."""
+    """Return the task runs in start order; `compute_seconds(task, executor)` is a run's time."""
     queue_by_executor: dict[str, deque[int]] = {e.id: deque() for e in executors}
     unbound_tasks: deque[int] = deque()
     for index, executor_ids in enumerate(preferred_executors):
         queues = [queue_by_executor[id_] for id_ in executor_ids if id_ in queue_by_executor]
         for queue in queues or [unbound_tasks]:
             queue.append(index)
-    slots = [(e.id, n) for n, e in enumerate(e for e in executors for _ in range(e.slots))]
-    slot_heap = [(0.0, slot, executor) for executor, slot in slots]
+    slot_heap = [(0.0, n, e.id) for n, e in enumerate(e for e in executors for _ in range(e.slots))]
     heapq.heapify(slot_heap)
     started_tasks: set[int] = set()
     all_tasks = deque(range(len(preferred_executors)))
@@ -64,7 +63,7 @@ def schedule(
         if task is None:
             continue
         started_tasks.add(task)
-        end_s = now_s + seconds(task, executor)
+        end_s = now_s + compute_seconds(task, executor)
         runs.append(TaskRun(task, executor, end_s))
         heapq.heappush(slot_heap, (end_s, slot, executor))
     return runs

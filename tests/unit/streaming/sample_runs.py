@@ -32,7 +32,7 @@ def skewed_run(partitions: int = 12, batches: int = 6) -> RunFigures:
             )
             for number in range(batches)
         ),
-        warm_up=1,
+        warm_up_batches=1,
     )
 
 
@@ -54,7 +54,7 @@ def even_run(partitions: int = 12, batches: int = 6) -> RunFigures:
             )
             for number in range(batches)
         ),
-        warm_up=1,
+        warm_up_batches=1,
     )
 
 

@@ -25,7 +25,7 @@ def batch(number: int, read: Mapping[str, int], **known: Any) -> SourceBatch:
     by_partition, third = offsets(read), sum(read.values()) / 3
     facts = SourceBatch(
         number, by_partition, unread_offsets=by_partition, start_s=2.0 * number, seconds=2.0,
-        slots=3, pieces={tp: min(n, round(third)) for tp, n in by_partition.items()},
+        slots=3, piece_offsets={tp: min(n, round(third)) for tp, n in by_partition.items()},
         slot_seconds={f"{e}/0": 1.9 for e in range(3)}, hit_rate=1.0,
         share_elsewhere=dict.fromkeys("012", 0.0),
     )  # fmt: skip
@@ -43,7 +43,7 @@ def run(read: Mapping[str, int] = EVEN, count: int = 8, **known: Any) -> list[So
 
 
 def whole(read: Mapping[str, int]) -> dict[str, Any]:
-    return {"pieces": offsets(read)}
+    return {"piece_offsets": offsets(read)}
 
 
 def growing(step: int, *, read: Mapping[str, int] = EVEN, **known: Any) -> list[SourceBatch]:
@@ -101,18 +101,19 @@ LATE = {n: {"t-0": 100 if n < 6 else 700, "t-1": 100, "t-2": 100} for n in range
         pytest.param(source(two_topics(5), weights={"small": 0.01}), [],
                      id="a topic with a small weight"),
         pytest.param(source(run(unread_offsets={}, start_s=None, seconds=None, slots=None,
-                                pieces={}, slot_seconds={}, hit_rate=None, share_elsewhere={}),
+                                piece_offsets={}, slot_seconds={}, hit_rate=None,
+                                share_elsewhere={}),
                             slowness={}),
                      [],
                      id="nothing but offsets is known"),
         # One cause.
         pytest.param(source(run(HOT, **whole(HOT)), split=False), ["Hot key: t-0"], id="hot key"),
-        pytest.param(source(run(**whole(EVEN)), costs={Partition("t", 4): 20.0}),
+        pytest.param(source(run(**whole(EVEN)), relative_costs={Partition("t", 4): 20.0}),
                      ["Hot key: t-4"], id="a partition with costly records"),
-        pytest.param(source(run({"t-0": 600, "t-1": 0}, pieces=offsets({"t-0": 600}))),
+        pytest.param(source(run({"t-0": 600, "t-1": 0}, piece_offsets=offsets({"t-0": 600}))),
                      ["Hot key: t-0"], id="the others are empty"),
         pytest.param(source(run({"t-0": 300, "t-1": 300}, slots=8,
-                                pieces=offsets({"t-0": 300, "t-1": 300}))),
+                                piece_offsets=offsets({"t-0": 300, "t-1": 300}))),
                      ["Few partitions: 2 for 8 slots"], id="few partitions"),
         pytest.param(source(run(), slowness=SLOW), ["Slow executor: 1 on h1"], id="slow executor"),
         pytest.param(source(run(), slowness={"0": 0.58, "1": 1.73}, hosts={}),
@@ -157,13 +158,13 @@ def explain_only_cause(facts: SourceFacts) -> tuple[str, str]:
 def test_cause_has_the_figures_of_the_run() -> None:
     why, remedy = explain_only_cause(source(run(HOT, **whole(HOT)), split=False))
     assert "has 70% of the work" in why
-    assert "2.1 times as long as if all 3 slots shared it" in why
+    assert "2.1 times as long as if all 3 slots shared the work" in why
     assert "assignor.split=false" in remedy
     why, _ = explain_only_cause(source(run(), slowness=SLOW))
     assert "3.0 times as long as the others" in why
     assert "costs 22%" in why  # the throughput of two and a third executors instead of three
     why, remedy = explain_only_cause(source(growing(100)))
-    assert "2.0 times as fast as they are read by 3 slots, busy for 95% of the batch time" in why
+    assert "2.00 times as fast as they are read by 3 slots, busy for 95% of the batch time" in why
     assert "about 6 slots would keep up" in remedy
     why, _ = explain_only_cause(source(growing(100, **IDLE)))
     assert "reading takes only 15% of the time" in why
@@ -213,7 +214,7 @@ def test_a_limit_that_caps_batches_is_not_reported_as_too_few_slots(
 
 
 def test_a_few_fallback_batches_are_not_reported_as_a_hot_key() -> None:
-    planned = run(HOT, count=17, pieces={})
+    planned = run(HOT, count=17, piece_offsets={})
     assert titles(source([*planned, *run(HOT, count=3, **whole(HOT))])) == []
 
 

@@ -241,7 +241,9 @@ def test_labels_distinguish_partitions_of_several_topics(tmp_path):
     [
         pytest.param([], 2, "CHECKPOINT|URL|LOG", id="nothing given"),
         pytest.param(["no/such"], 2, "not a streaming checkpoint", id="no such checkpoint"),
-        pytest.param(["c", "c"], 2, "a second checkpoint: give one of each kind", id="two"),
+        pytest.param(
+            ["c", "c"], 2, "a second input of kind 'checkpoint': give one of each", id="two"
+        ),
         pytest.param(["other.txt"], 2, "has no progress of a batch with data", id="another file"),
         pytest.param(["c", "log.jsonl"], 2, "has no query 'd9a5a3a1", id="of another query"),
         pytest.param(
@@ -330,7 +332,7 @@ def test_plan_log_shows_the_partition_that_one_slot_reads_alone(tmp_path):
         "batch compared with Spark's default, predicted"
     )
     assert "Hot key: orders-0. This partition has 77% of the work" in words
-    assert "1.5 times as long as if all 2 slots shared it" in words
+    assert "1.5 times as long as if all 2 slots shared the work" in words
     cut = kept_query(tmp_path / "cut", sizes)
     words = write_report(tmp_path, cut.checkpoint, cut.plan_log)
     assert first_screen(words).startswith("Nothing stands out 1.0")
@@ -375,10 +377,10 @@ def test_metrics_log_shows_that_there_are_too_few_slots(tmp_path, capsys):
     log = tmp_path / "progress.jsonl"
     log.write_text("\n".join(lines))
     words = write_report(tmp_path, log)
-    assert first_screen(words).startswith("Too few slots records arrive 2.0 times as fast")
+    assert first_screen(words).startswith("Too few slots records arrive 2.00 times as fast")
     assert "about 8 slots would keep up" in words
     printed = capsys.readouterr().out.splitlines()
-    assert printed[1].startswith("Too few slots (records arrive 2.0 times as fast")
+    assert printed[1].startswith("Too few slots (records arrive 2.00 times as fast")
     assert printed[2] == "Action: About 8 slots would keep up"
 
 
@@ -528,7 +530,7 @@ def test_a_tail_is_no_load_of_the_slot_that_it_was_cut_from(slots: int, tmp_path
     tasks = query.outcomes[7].tasks
     assert tasks.tail_seconds
     assert set(batch.share_elsewhere.values()) == {0.0}
-    assert min(batch.pieces.values()) < 4000, "the tail is a piece of its own"
+    assert min(batch.piece_offsets.values()) < 4000, "the tail is a piece of its own"
     worked_s, reports = batch.slot_seconds, query.outcomes[8].batch.observed
     assert len(worked_s) == 2 * slots
     assert sum(worked_s.values()) == pytest.approx(sum(query.took[7].values()))

@@ -46,7 +46,7 @@ def test_table_has_the_figures_without_the_warm_up():
 
 
 def test_an_idle_slot_counts_in_the_mean():
-    assert skewed_run().batches[0].slot_records()["3/0"] == 0
+    assert skewed_run().batches[0].sum_records_by_slot()["3/0"] == 0
 
 
 def test_a_run_without_batches_has_empty_figures():
@@ -68,7 +68,7 @@ def make_run(name: str, seconds: list[float], busiest: int) -> RunFigures:
     batches = (
         BatchFigures(n, s, 100, tasks, ("1/0", "2/0")) for n, s in enumerate([9.0, *seconds])
     )
-    return RunFigures(name, tuple(batches), warm_up=1)
+    return RunFigures(name, tuple(batches), warm_up_batches=1)
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_tasks_of_batches_that_are_shown_no_more_are_let_go():
         ui = SparkUi(Address.parse(served.url))
         for batch in ui.fetch_batches():
             ui.fetch_run([batch])
-            assert set(ui._cache) == set(batch.stages)
+            assert set(ui._cache) == set(batch.stage_ids)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_a_history_server_has_applications_side_by_side(tmp_path):
     both = [*RECORDED["/api/v1/applications"], other]
     with serve({**RECORDED, "/api/v1/applications": both}) as served:
         assert "Query orders" in write_report(tmp_path, f"{served.url}/history/{APP}/jobs/")
-        assert SparkUi(Address.parse(f"{served.url}/history/app-2")).application == "app-2/1"
+        assert SparkUi(Address.parse(f"{served.url}/history/app-2")).application_path == "app-2/1"
 
 
 def test_an_attempt_in_the_address_is_the_one_that_is_read(tmp_path):
@@ -159,7 +159,7 @@ def test_an_attempt_in_the_address_is_the_one_that_is_read(tmp_path):
     tries = [{"attemptId": "2"}, {"attemptId": "1"}]
     with serve({"/api/v1/applications": [{"id": "app", "name": "x", "attempts": tries}]}) as served:
         found = [
-            SparkUi(Address.parse(f"{served.url}/history/app{path}")).application
+            SparkUi(Address.parse(f"{served.url}/history/app{path}")).application_path
             for path in ("", "/1/jobs/", "/2")
         ]
         assert found == ["app/2", "app/1", "app/2"]
@@ -248,8 +248,8 @@ def test_queries_of_one_name_are_chosen_by_id(tmp_path, capsys):
         assert main.run(["report", served.url, "--query", "orders"]) == 2
         assert main.run(["report", served.url, "--query", "b-2", "--output", output]) == 0
     assert (
-        "has 2 queries named 'orders': choose one by name or ID with --query: orders (a-1), "
-        "orders (b-2)" in capsys.readouterr().err
+        "has 2 queries named 'orders': choose one by ID with --query: orders (a-1), orders (b-2)"
+        in capsys.readouterr().err
     )
 
 

@@ -96,7 +96,7 @@ def test_ui_and_endpoint_together_fill_all_parts_of_the_frame(capsys):
 
 def test_narrow_terminal_shows_all_planner_figures():
     """The line used to be truncated with "…" at 80 columns."""
-    figures = {name: 0.5 for name, _ in top_screen._FIGURES["assignor"]}
+    figures = {name: 0.5 for name, _ in top_screen._FORMATS_BY_LINE["assignor"]}
     strategies = {"0": "lag-aware-sticky"}
     metrics = MagicMock(values_by_source={"0": figures}, strategies=strategies, held_back_by={})
     screen = io.StringIO()
