@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OptionKind:
-    """A parser (KeyError or ValueError for other values), and the allowed values in words."""
+    """The allowed values in words, and a parser that raises KeyError or ValueError for others."""
 
     parse: Callable[[str], object]
     allowed_values: str
@@ -98,10 +98,10 @@ MILLISECONDS = OptionKind(
 )
 SECONDS = OptionKind(_limit(float, 0.001, 86_400), "a number of seconds from 0.001 to 86400")
 SECONDS_OR_ZERO = OptionKind(_limit(float, 0, 86_400), "a number of seconds from 0 to 86400")
-_DURATION_FORMAT = (
+_ALLOWED_DURATIONS = (
     "a duration with its unit, such as 30 seconds, 10 minutes or 1 hour, up to 36500 days"
 )
-DURATION = OptionKind(_parse_duration, _DURATION_FORMAT)
+DURATION = OptionKind(_parse_duration, _ALLOWED_DURATIONS)
 WEIGHT = OptionKind(_limit(float, 0.001, 1000), "a number from 0.001 to 1000")
 PRICE = OptionKind(_limit(float, 0, 1000), "a number from 0 to 1000")
 PRIORITIES = OptionKind(

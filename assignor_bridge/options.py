@@ -17,8 +17,9 @@ from assignor_bridge.errors import OptionError, describe_unknown_name, elide
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: The option that names the assignors, and the prefix of all others.
-STRATEGY = "assignor"
+#: The option that names the assignors.
+_ASSIGNOR = "assignor"
+#: Prefix of all other options.
 PREFIX = "assignor."
 
 #: Default assignor if options are set but no assignor is named.
@@ -185,15 +186,15 @@ def parse_options(source: Mapping[str, str]) -> PlannerOptions:
     (`assignor.<name>.<key>`) later. Raises `OptionError` for invalid or contradictory options.
     """
     values: dict[str, object] = {}
-    per_topic: dict[str, dict[str, object]] = {name: {} for name in _TOPIC_OPTION_BY_FIELD}
+    topic_values: dict[str, dict[str, object]] = {name: {} for name in _TOPIC_OPTION_BY_FIELD}
     unknown_keys: list[str] = []
     key_by_name: dict[str, str] = {}
     for key in sorted(source):
         lower_name, text = key.lower(), str(source[key])
-        if lower_name in key_by_name and (lower_name == STRATEGY or lower_name.startswith(PREFIX)):
+        if lower_name in key_by_name and (lower_name == _ASSIGNOR or lower_name.startswith(PREFIX)):
             raise OptionError(f"option {key!r} is set twice: remove {key_by_name[lower_name]!r}")
         key_by_name[lower_name] = key
-        if lower_name == STRATEGY:
+        if lower_name == _ASSIGNOR:
             values["assignors"] = _parse_assignor_names(text)
             continue
         if lower_name in _FIELD_AND_OPTION_BY_LOWER_NAME:
@@ -202,10 +203,10 @@ def parse_options(source: Mapping[str, str]) -> PlannerOptions:
         elif (topic_option := _match_topic_option(lower_name)) is not None:
             field_name, topic = topic_option
             kind = _TOPIC_OPTION_BY_FIELD[field_name].kind
-            per_topic[field_name][topic] = _parse_value(kind, key, text)
+            topic_values[field_name][topic] = _parse_value(kind, key, text)
         elif lower_name.startswith(PREFIX):
             unknown_keys.append(key)
-    values |= {name: tuple(by_topic.items()) for name, by_topic in per_topic.items()}
+    values |= {name: tuple(by_topic.items()) for name, by_topic in topic_values.items()}
     options = PlannerOptions(**values)  # type: ignore[arg-type]  # the table maps names to types
     has_custom_assignor = not (BUILT_IN | {NONE}).issuperset(options.assignors)
     for key in unknown_keys:
@@ -233,7 +234,7 @@ def parse_options(source: Mapping[str, str]) -> PlannerOptions:
 
 def list_effective_options(options: PlannerOptions) -> dict[str, object]:
     """Return the values of all options as JSON values, by documented name."""
-    values: dict[str, object] = {STRATEGY: ",".join(options.assignors)}
+    values: dict[str, object] = {_ASSIGNOR: ",".join(options.assignors)}
     for field_name, option in _OPTION_BY_FIELD.items():
         value = getattr(options, field_name)
         if field_name == "priorities":
@@ -256,7 +257,7 @@ def _parse_value(kind: kinds.OptionKind, name: str, text: str) -> object:
 
 
 def _match_topic_option(lower_name: str) -> tuple[str, str] | None:
-    """Return the field and topic of an option per topic; None for other options."""
+    """Return the field and topic of a per-topic option, or None for other options."""
     for field_name, option in _TOPIC_OPTION_BY_FIELD.items():
         prefix = option.name.removesuffix("<topic>")
         if lower_name.startswith(prefix) and lower_name != prefix:
@@ -307,12 +308,12 @@ def _parse_assignor_names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
         raise OptionError(
-            f"option {STRATEGY!r} is {text!r}: an assignor name is expected, "
+            f"option {_ASSIGNOR!r} is {text!r}: an assignor name is expected, "
             f"such as {LAG_AWARE_STICKY!r}, or several separated by commas"
         )
     if len(names) > 1 and any(name.lower() == NONE for name in names):
         raise OptionError(
-            f"option {STRATEGY!r} is {text!r}: {NONE!r} keeps Spark's default assignment and "
+            f"option {_ASSIGNOR!r} is {text!r}: {NONE!r} keeps Spark's default assignment and "
             "excludes all others: remove it from the list"
         )
     return names

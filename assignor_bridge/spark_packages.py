@@ -36,7 +36,7 @@ def resolve(settings: Mapping[str, str], advice: str) -> bool:
     """Resolve `spark.jars.packages` into Spark's Ivy cache; return whether they were already there.
 
     Uses only `SETTINGS`. If assignor-bridge's cache is read-only, resolve nothing and return False.
-    Raises JarError, with the repositories' answers and `advice`, if Java or a package is missing.
+    Raises JarError if Java is missing, or a package (with the repositories' answers and `advice`).
     """
     if not Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf", _ENV_FILE).is_file():
         ivy.find_tool("java")  # without this file, Spark finds Java in the same way; fail early

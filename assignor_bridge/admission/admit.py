@@ -72,19 +72,20 @@ def admit(lag: Lag, limits: Limits, memory: Memory) -> Admission:
         )
         min_offsets = _trim_to_limit(raised_minimums, min_offsets, limits.offsets)
     # 4. Share the remaining budgets.
-    offsets, limited_by = fill(min_offsets, max_offsets, weight, budgets, order)
+    offsets, held_back_by = fill(min_offsets, max_offsets, weight, budgets, order)
     offsets = _trim_to_limit(offsets, min_offsets, limits.offsets)
     if not offsets.any():  # the budgets are too small for one offset
         offsets[order[0]] = 1
     # 5. Count this batch for the partitions without offsets.
     rows_without_offsets = np.flatnonzero(offsets == 0).tolist()
     names = lag.names if rows_without_offsets else []
-    new_waited = {names[i]: int(waited_batches[i]) + 1 for i in rows_without_offsets}
-    return Admission(lag.start + offsets, limited_by, replace(memory, waited_batches=new_waited))
+    new_waited_batches = {names[i]: int(waited_batches[i]) + 1 for i in rows_without_offsets}
+    new_memory = replace(memory, waited_batches=new_waited_batches)
+    return Admission(lag.start + offsets, held_back_by, new_memory)
 
 
 def remember_batch_time(memory: Memory, time: BatchTime) -> Memory:
-    """Return the memory with the size and duration of a completed batch added."""
+    """Add the size and duration of a completed batch; remember at most `MAX_BATCHES` batches."""
     return replace(memory, times=(*memory.times, time)[-MAX_BATCHES:])
 
 
@@ -152,7 +153,7 @@ def _compute_weights(lag: Lag, limits: Limits) -> Floats:
 
 
 def _trim_to_limit(offsets: Ints, min_offsets: Ints, limit: int | None) -> Ints:
-    """Reduce `offsets` in place to at most `limit` in sum, those furthest above minimum first."""
+    """Reduce the sum of `offsets` to `limit`, in place, those furthest above minimum first."""
     excess = 0 if limit is None else int(offsets.sum()) - limit
     for i in np.argsort(min_offsets - offsets, kind="stable").tolist() if excess > 0 else ():
         removed_offsets = min(excess, int(offsets[i] - min_offsets[i]))

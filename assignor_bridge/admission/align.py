@@ -98,6 +98,7 @@ def _advance_in_steps(
     """Advance in steps the partitions that `end` would stop, unless they are at the horizon.
 
     If no partition would advance, the one with the lowest `stamp_ms` advances by one offset.
+    Changes `end` in place.
     """
     stays = end <= lag.start
     end[stays] = lag.start[stays]

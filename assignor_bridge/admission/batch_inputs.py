@@ -133,5 +133,5 @@ class Admission:
     """The batch's end of each partition, the limit that held offsets back, and the memory."""
 
     end: Ints
-    held_back_by: str | None  # a `Budget.name`, or `time` (alignment)
+    held_back_by: str | None  # a `Budget.name`, `time` (alignment), or None for no limit
     memory: Memory

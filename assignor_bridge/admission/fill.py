@@ -49,7 +49,7 @@ def fill(
 
 
 def _find_level(min_offsets: Ints, max_offsets: Ints, weight: Floats, budget: Budget) -> float:
-    """Return the level at which a budget is used up; infinite if it covers all offsets."""
+    """Return the level that uses up a budget: 0 if minimums exceed it, inf if it covers all."""
     cost, amount = budget.cost, budget.amount
     if float(cost @ max_offsets) <= amount:
         return math.inf

@@ -27,7 +27,7 @@ _PRIOR_SIGMA = 30.0  # standard deviation of the slope's prior around 1
 _MIN_NOISE = 0.05  # lower bound of the noise, as a share of the median batch duration
 _SIGMA_PER_MAD = 1.48  # standard deviation of normal noise over its median absolute deviation
 MIN_READING_SHARE = 0.25  # share of the target kept for reading, even if the fixed part is longer
-_SLOW_GROWTH = 1.5  # maximum growth of the median reading time towards that share
+_SLOW_GROWTH = 1.5  # maximum growth of the median reading time towards MIN_READING_SHARE
 _FIRST_READING_SHARE = 0.5  # share of the target for reading in the first batch
 
 
