@@ -91,10 +91,10 @@ class Worker:
                 return self._plan(request)
             case AdmitBatch():
                 state, _ = self._decode_state(request.state)  # empty if it is unusable
-                result = limit_batch(request, self._require_options(), self._memory, state)
-                self._memory = result.memory
-                self._backlog_ratio = result.backlog_ratio
-                return result.answer
+                limit_result = limit_batch(request, self._require_options(), self._memory, state)
+                self._memory = limit_result.memory
+                self._backlog_ratio = limit_result.backlog_ratio
+                return limit_result.answer
 
     def _require_options(self) -> PlannerOptions:
         if self._options is None:

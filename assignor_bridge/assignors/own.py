@@ -30,8 +30,8 @@ class CustomAssignor:
     `user_object` is a class (called without arguments), an object with `assign(group)`, or a
     function of a group.
 
-    Raises OptionError if the class raises an error, has no `assign`, or has an invalid name or
-    invalid protocols.
+    Raises OptionError if the class or an attribute raises an error, if there is no `assign`, or if
+    the name or the protocols are invalid.
     """
 
     def __init__(self, reference: str, user_object: Any) -> None:
@@ -111,7 +111,7 @@ class CustomAssignor:
 
     @property
     def is_configured(self) -> bool:
-        """Whether `with_options` was called, with or without options."""
+        """Whether `with_options` has succeeded, with or without options."""
         return bool(self._variants)
 
     def _read_attribute(self, name: str, default: Any = None) -> Any:
@@ -122,7 +122,7 @@ class CustomAssignor:
             return getattr(self._assignor, name, default)
 
     def _call(self, method: str, expected_type: Any, expected: str, *arguments: Any) -> Any:
-        """Return an optional method's answer, None without it; raise PlanError if it is invalid."""
+        """Call an optional method (None without it); PlanError if it raises or the answer is invalid."""
         if (function := self._read_attribute(method)) is None:
             return None
         with convert_errors(PlanError, f"assignor {self.name!r} raised {{}} in {method}"):
@@ -161,7 +161,7 @@ class CustomAssignor:
         if not is_sequence or not protocols or any(p not in _PROTOCOLS for p in protocols):
             raise OptionError(
                 f"assignor {self._reference!r} has invalid protocols "
-                f"(a {type(protocols).__name__}): expected a tuple of {' and/or '.join(_PROTOCOLS)}"
+                f"(a {type(protocols).__name__}): expected a tuple of {' or '.join(_PROTOCOLS)}"
             )
         return tuple(protocols)
 

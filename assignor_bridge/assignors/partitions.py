@@ -29,7 +29,7 @@ _NO_IDS = np.empty(0, np.int64)
 
 
 class Catalog(Mapping[str, int]):
-    """Topics with their partition counts, at least 0, and an id (from 0) for each partition.
+    """Topics with partition counts (ValueError if below 0), and an id from 0 for each partition.
 
     >>> catalog = Catalog({"t0": 2, "t1": 3})
     >>> catalog.ids({"t1": [0, 2]}), catalog.name(4)
@@ -90,12 +90,12 @@ class Catalog(Mapping[str, int]):
         return f"Catalog({dict(self)})"
 
     def span(self, topic: str | int) -> slice:
-        """Return the slice of partition ids that a topic (name or index) has."""
+        """Return the slice of a topic's partition ids; `topic` is a name or an index."""
         index = self.index[topic] if isinstance(topic, str) else topic
         return slice(int(self.starts[index]), int(self.starts[index + 1]))
 
     def all_of(self, topics: Sequence[int]) -> Ids:
-        """Return the partition ids of topics, given by distinct indices (at least one)."""
+        """Return the partition ids of the topics with these indices (distinct, at least one)."""
         if len(topics) == len(self):
             return np.arange(self.total)
         return np.concatenate([np.arange(self.starts[t], self.starts[t + 1]) for t in topics])
