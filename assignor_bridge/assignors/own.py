@@ -122,7 +122,7 @@ class CustomAssignor:
             return getattr(self._assignor, name, default)
 
     def _call(self, method: str, expected_type: Any, expected: str, *arguments: Any) -> Any:
-        """Call an optional method (None without it); PlanError if it raises or the answer is invalid."""
+        """Call a method, if it exists; raise PlanError for an error or a value of a wrong type."""
         if (function := self._read_attribute(method)) is None:
             return None
         with convert_errors(PlanError, f"assignor {self.name!r} raised {{}} in {method}"):
