@@ -182,9 +182,7 @@ def _fetch_into_folder(
             raise JarError(f"{coordinate} could not be fetched: it has no jar")
 
 
-def run_ivy(
-    arguments: list[str], package: str, on_line: Callable[[str], None] | None = None
-) -> None:
+def run_ivy(args: list[str], package: str, on_line: Callable[[str], None] | None = None) -> None:
     """Run pyspark's Ivy; raise JarError about `package` if it fails. The caller locks the cache."""
     ivy_jar = next(iter(sorted((pyspark_home() / "jars").glob("ivy-*.jar"))), None)
     if ivy_jar is None:
@@ -192,7 +190,7 @@ def run_ivy(
     settings = os.environ.get("ASSIGNOR_BRIDGE_IVY_SETTINGS")
     command = [find_tool("java"), "-cp", str(ivy_jar), "org.apache.ivy.Main"]
     command += ["-settings", settings] if settings else []
-    command += ["-cache", str(cache_folder() / "ivy"), *arguments]
+    command += ["-cache", str(cache_folder() / "ivy"), *args]
     output: list[str] = []
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -209,8 +207,7 @@ def run_ivy(
 def make_resolution_error(output: str, package: str, advice: str) -> JarError:
     """Summarize the sixty lines that Ivy prints for a failed resolution in a one-line error.
 
-    Spark prints the same lines for `spark.jars.packages`. The error is a RepositoryTroubleError if
-    another attempt may succeed.
+    Spark prints the same lines. The error is a RepositoryTroubleError if a retry may succeed.
 
     >>> print(make_resolution_error('''
     ...   :: org.foo#bar;1.0: not found

@@ -196,8 +196,7 @@ def parse_options(source: Mapping[str, str]) -> PlannerOptions:
         key_by_name[lower_name] = key
         if lower_name == _ASSIGNOR:
             values["assignors"] = _parse_assignor_names(text)
-            continue
-        if lower_name in _FIELD_AND_OPTION_BY_LOWER_NAME:
+        elif lower_name in _FIELD_AND_OPTION_BY_LOWER_NAME:
             field_name, option = _FIELD_AND_OPTION_BY_LOWER_NAME[lower_name]
             values[field_name] = _parse_value(option.kind, option.name, text)
         elif (topic_option := _match_topic_option(lower_name)) is not None:

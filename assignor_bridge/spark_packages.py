@@ -72,11 +72,9 @@ def _run_spark_submit(settings: Mapping[str, str], jar_list: Path, advice: str) 
     command = [str(home / "bin" / "spark-submit"), "--master", "local"]
     command += [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
     command += ["--class", _HARMLESS_MAIN, "spark-internal"]
-    environment = {**os.environ, "SPARK_HOME": str(home)}
+    env = {**os.environ, "SPARK_HOME": str(home)}
     try:
-        process = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=environment
-        )
+        process = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     except OSError as error:
         problem = f"cannot run {command[0]} ({error.strerror}): check SPARK_HOME or pip's pyspark"
         raise ivy.JarError(problem) from None

@@ -95,10 +95,9 @@ def _flag_usable_times(times: RecordTimes, alignment: Alignment) -> Flags:
 def _advance_in_steps(
     lag: Lag, end: Ints, is_at_horizon: Flags, stamp_ms: Ints, steps: Mapping[tuple[str, int], int]
 ) -> AlignedEnds:
-    """Advance in steps the partitions that `end` would stop, unless they are at the horizon.
+    """In place, advance in steps the partitions that `end` stops, unless they are at the horizon.
 
     If no partition would advance, the one with the lowest `stamp_ms` advances by one offset.
-    Changes `end` in place.
     """
     stays = end <= lag.start
     end[stays] = lag.start[stays]

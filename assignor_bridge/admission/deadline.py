@@ -44,10 +44,8 @@ def compute_seconds_left(stamp_ms: Ints, retention_s: Floats, now_ms: int) -> Fl
 
 def compare_with_margin(lag: Lag, times: Sequence[BatchTime]) -> Floats:
     """Return each partition's time left as a share of its margin; below 1 it is urgent."""
-    batch_s = float(np.median([time.seconds for time in times] or [0.0]))
-    s_per_offset = float(
-        np.median([time.seconds / max(time.offsets, 1.0) for time in times] or [0.0])
-    )
+    batch_s = float(np.median([t.seconds for t in times] or [0.0]))
+    s_per_offset = float(np.median([t.seconds / max(t.offsets, 1.0) for t in times] or [0.0]))
     needed_s = _MARGIN_S + _MARGIN_BATCHES * batch_s + lag.size * s_per_offset / _URGENT_SHARE
     margin_s = np.minimum(needed_s, _MAX_SHARE_OF_RETENTION * lag.retention_s)
     return np.asarray(lag.seconds_left / np.maximum(margin_s, _MIN_MARGIN_S))

@@ -71,8 +71,7 @@ def check_assignment(name: str, group: Group, answer: Any) -> Assignment:
         check.check_withheld(assignment.owner, assignment.withheld)
         is_missing &= assignment.withheld < 0
     missing_ids, total = np.flatnonzero(is_missing), int(group.subscribed.sum())
-    problem = f"left {len(missing_ids)} of {total} partitions without a member"
-    check.fail_if(missing_ids, problem)
+    check.fail_if(missing_ids, f"left {len(missing_ids)} of {total} partitions without a member")
     for member, copies in assignment.standbys.items():
         owned_ids = copies.ids[assignment.owner[copies.ids] == check.index[member]]
         owned_count = pluralize(len(owned_ids), "partition")

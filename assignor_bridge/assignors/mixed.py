@@ -71,9 +71,8 @@ def balance_mixed_subscriptions(
             subscribers = members_by_topic[topic]
             far_members = far_members_by_topic.get(topic, _NO_MEMBERS)
             near_members = [m for m in subscribers if m not in far_members]
-            receivers = _choose_least_loaded(
-                load, np.asarray(sorted(near_members or subscribers)), len(unowned)
-            )
+            candidates = np.asarray(sorted(near_members or subscribers))
+            receivers = _choose_least_loaded(load, candidates, len(unowned))
             owners[topic][unowned] = receivers
             load += np.bincount(receivers, minlength=len(load))
     flow = _Flow(

@@ -2,9 +2,8 @@
 
 A `Catalog` gives the partitions of all topics consecutive ids, topics sorted by name: partition
 number 3 of the second topic has the id `counts[0] + 3`. A set of partitions is a sorted array of
-ids; an assignment is an array with a member index for each partition id (`Assignment.owner`). Set
-operations and checks are a few passes over contiguous integers. One Python object per partition
-would cost 50 to 100 bytes, and 50 to 100 ns per access. Topic mappings are built on first use.
+ids; an assignment is an array with a member index for each partition id (`Assignment.owner`). One
+Python object per partition would cost 50 to 100 bytes, and 50 to 100 ns per access.
 """
 
 from __future__ import annotations
@@ -135,9 +134,7 @@ class Partitions(Mapping[str, tuple[int, ...]]):
         old_catalog = self.catalog
         if old_catalog is catalog or not len(self.ids):
             return self.ids
-        new_index = np.fromiter(
-            (catalog.index.get(n, -1) for n in old_catalog.names), np.int64, len(old_catalog)
-        )
+        new_index = np.fromiter((catalog.index.get(n, -1) for n in old_catalog.names), np.int64)
         old_topic = np.searchsorted(old_catalog.starts, self.ids, side="right") - 1
         number = self.ids - old_catalog.starts[old_topic]
         topic = new_index[old_topic]

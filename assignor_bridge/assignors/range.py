@@ -40,11 +40,8 @@ def assign_range(group: Group) -> Assignment:
     for topic, subscribers in group.subscribers.items():
         if subscribers not in members_by_subscribers:
             members_by_subscribers[subscribers] = tuple(sorted(subscribers, key=rank.__getitem__))
-        states.append(
-            _TopicAssignment(
-                group, topic, members_by_subscribers[subscribers], owner[group.catalog.span(topic)]
-            )
-        )
+        members, topic_owner = members_by_subscribers[subscribers], owner[group.catalog.span(topic)]
+        states.append(_TopicAssignment(group, topic, members, topic_owner))
     if any(state.racks_matter for state in states):
         _assign_near_members(states)
         for state in states:

@@ -101,7 +101,7 @@ def choose(
     An assignor with a reservation (`streams` for topics of different sizes) is also passed over,
     but the first such is used if no other accepts the group. `custom.Finder` finds custom ones too.
 
-    Raises OptionError for an unknown name, or if all assignors refuse; the message has each reason.
+    Raises OptionError for an unknown name or if all refuse (with reasons), PlanError if one fails.
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> group = Group((Member("C0", {"a"}), Member("C1", {"a", "b"})), {"a": 1, "b": 1})

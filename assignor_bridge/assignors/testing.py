@@ -14,7 +14,7 @@ import numpy as np
 
 from assignor_bridge.assignors.check import assign_checked
 from assignor_bridge.assignors.claims import resolve_claims
-from assignor_bridge.errors import AssignorError, PlanError
+from assignor_bridge.errors import AssignorError, PlanError, elide
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -104,9 +104,9 @@ def elect(supported: Mapping[str, Sequence[str]]) -> str:
         raise InconsistentStrategyError("the group has no members: pass the list of at least one")
     common_names = set(supported[members[0]]).intersection(*supported.values())
     if not common_names:
-        lists = "; ".join(f"{m!r} supports {', '.join(supported[m]) or 'none'}" for m in members)
+        lists = [f"{m!r} supports {', '.join(supported[m]) or 'none'}" for m in members]
         raise InconsistentStrategyError(
-            f"the group has no assignor that all its members support: {lists}. "
+            f"the group has no assignor that all its members support: {elide(lists, 5, '; ')}. "
             "Add a common strategy to every member's list before you remove the old one"
         )
     # A counter keeps the order of insertion, and `max` takes the first of equal votes.

@@ -99,8 +99,7 @@ def place_whole(
     """Return the slot of each weight; the module docstring lists the promises.
 
     `owner` is the previous slot of each weight, -1 for none. Each slot has a `capacity` (relative
-    speed), an `executor`, and a `base_load`. A slot releases weights only above the limit: the time
-    of the greedy answer, or the ideal time plus the fraction `max_imbalance`, if that is longer.
+    speed), an `executor`, and a `base_load`. `max_imbalance` is a fraction of the ideal time.
 
     Steps: (1) compute the limit; (2) release weights from slots above it; (3) assign weights
     without a slot, first on the same executor if there is room, then longest first; (4) move and

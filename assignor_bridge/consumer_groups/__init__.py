@@ -39,7 +39,7 @@ def assignor(
     Raises
     ------
     OptionError
-        If there is no such assignor, if it ignores `priority` or `capacity`, if `capacity` is not a
+        If the assignor cannot be loaded or ignores `priority` or `capacity`, if `capacity` is not a
         finite number above 0, or if kafka-python is missing or too old.
     """
     strategy = _find_assignor(name)

@@ -293,8 +293,8 @@ class AssignorConformance:
         ]
         if None not in reasons:
             raise AssertionError(
-                f"assignor {assignor.name!r} refuses all groups ({reasons[0]}): if all members "
-                "must subscribe to the same topics, set `same_subscriptions = True`"
+                f"assignor {assignor.name!r} refuses all groups ({reasons[0]}): accept some, or "
+                "set `same_subscriptions = True` if all members must subscribe to the same topics"
             )
 
         @self.trials
@@ -372,12 +372,9 @@ def _shuffle(group: Group, rng: random.Random) -> Group:
         group,
         members=tuple(members),
         topics=shuffle_items(dict(group.topics)),
-        lags={
-            t: shuffle_items(by_partition) for t, by_partition in shuffle_items(group.lags).items()
-        },
+        lags={t: shuffle_items(lags) for t, lags in shuffle_items(group.lags).items()},
         partition_racks={
-            t: shuffle_items(by_partition)
-            for t, by_partition in shuffle_items(group.partition_racks).items()
+            t: shuffle_items(racks) for t, racks in shuffle_items(group.partition_racks).items()
         },
     )
 

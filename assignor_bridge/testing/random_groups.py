@@ -72,7 +72,7 @@ def groups(
 
 
 def random_group(rng: random.Random, *, same: bool, racks: bool = False) -> Group:
-    """Return a random group without claims; members have topics, as Kafka 4.1 requires."""
+    """Return a random group without claims; each member has a topic, as Kafka 4.1 requires."""
     topics = {f"t{i}": rng.randint(1, 12) for i in range(rng.randint(1, 5))}
     names = sorted(topics)
     all_topics = frozenset(names)
@@ -95,7 +95,7 @@ def random_group(rng: random.Random, *, same: bool, racks: bool = False) -> Grou
 
 
 def disturb(rng: random.Random, group: Group, *, same: bool) -> Group:
-    """Return the group without lags and standbys, after a random event such as a join or none."""
+    """Return the group, without lags or standbys, after a random event, such as a join or none."""
     racks = group.partition_racks
     members = {m.id: m for m in group.members}
     topics = dict(group.topics)
