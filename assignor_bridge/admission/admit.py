@@ -27,7 +27,7 @@ from assignor_bridge.admission.times import (
     FIRST_OFFSETS,
     MAX_BATCHES,
     MIN_READING_SHARE,
-    fit_reading_s,
+    compute_reading_s,
     limit_growth,
 )
 
@@ -100,7 +100,7 @@ def _build_budgets(lag: Lag, limits: Limits, times: Sequence[BatchTime]) -> list
         else:
             budgets.append(Budget("bytes", lag.bytes_per_offset, float(limits.bytes)))
     if limits.seconds is not None:
-        reading_s = fit_reading_s(times, limits.seconds)
+        reading_s = compute_reading_s(times, limits.seconds)
         reading_s = max(reading_s - float(lag.seconds_per_range.sum()) / lag.slots, reading_s / 2)
         # Costs learned in quiet batches must not limit a backlog's first batch to a few offsets.
         first_batch_s = FIRST_OFFSETS * float(lag.seconds_per_offset.mean())
@@ -116,11 +116,11 @@ def _equalize_batches(max_offsets: Ints, budgets: Sequence[Budget]) -> list[Budg
     batch_count = math.ceil(max(batches_by_budget, default=1.0))
     if batch_count <= 1:
         return list(budgets)
-    scarcest = batches_by_budget.index(max(batches_by_budget))
-    return [
-        budget._replace(amount=budget.amount * batches / batch_count) if i == scarcest else budget
-        for i, (budget, batches) in enumerate(zip(budgets, batches_by_budget, strict=True))
-    ]
+    lowered_budgets, max_batches = list(budgets), max(batches_by_budget)
+    scarcest_index = batches_by_budget.index(max_batches)
+    new_amount = budgets[scarcest_index].amount * max_batches / batch_count
+    lowered_budgets[scarcest_index] = budgets[scarcest_index]._replace(amount=new_amount)
+    return lowered_budgets
 
 
 def _count_reserve(waiting_rows: Ints, floors: Ints, budgets: Sequence[Budget]) -> int:

@@ -42,8 +42,8 @@ def fill(
     queue = queue[(offsets < max_offsets)[queue]]
     extra_offsets = len(queue)
     for budget in budgets:
-        amounts = float(budget.cost @ offsets) + np.cumsum(budget.cost[queue])
-        extra_offsets = min(extra_offsets, int(np.searchsorted(amounts, budget.amount, "right")))
+        usage = float(budget.cost @ offsets) + np.cumsum(budget.cost[queue])
+        extra_offsets = min(extra_offsets, int(np.searchsorted(usage, budget.amount, "right")))
     offsets[queue[:extra_offsets]] += 1
     return offsets, budgets[levels.index(level)].name
 

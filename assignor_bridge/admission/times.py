@@ -41,7 +41,7 @@ def limit_growth(times: Sequence[BatchTime], slots: float) -> int:
     return int(max(FIRST_OFFSETS * max(slots, 1.0), _MAX_GROWTH * largest_offsets))
 
 
-def fit_reading_s(times: Sequence[BatchTime], target_s: float) -> float:
+def compute_reading_s(times: Sequence[BatchTime], target_s: float) -> float:
     """Return the reading seconds per slot of a batch that takes `target_s`, at least a minimum."""
     if not times:
         return _FIRST_READING_SHARE * target_s

@@ -66,14 +66,14 @@ def balance_mixed_subscriptions(
         load += np.bincount(owner_by_partition[owner_by_partition >= 0], minlength=len(load))
     # 1. Assign the unowned partitions.
     for topic in sorted(members_by_topic, key=lambda t: (len(members_by_topic[t]), t)):
-        unowned = np.flatnonzero(owners[topic] < 0)
-        if len(unowned):
+        unowned_indices = np.flatnonzero(owners[topic] < 0)
+        if len(unowned_indices):
             subscribers = members_by_topic[topic]
             far_members = far_members_by_topic.get(topic, _NO_MEMBERS)
             near_members = [m for m in subscribers if m not in far_members]
             candidates = np.asarray(sorted(near_members or subscribers))
-            receivers = _choose_least_loaded(load, candidates, len(unowned))
-            owners[topic][unowned] = receivers
+            receivers = _choose_least_loaded(load, candidates, len(unowned_indices))
+            owners[topic][unowned_indices] = receivers
             load += np.bincount(receivers, minlength=len(load))
     flow = _Flow(
         [topics for topics, _ in classes],

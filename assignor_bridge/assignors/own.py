@@ -183,19 +183,19 @@ def configure_assignors(
     Raises OptionError if an assignor is unknown or fails, or an option belongs to no assignor.
     """
     assignors = {name: find(name) for name in names}
-    by_name = {a.name.lower(): a for a in assignors.values() if isinstance(a, CustomAssignor)}
-    options_by_name: dict[str, dict[str, str]] = {name: {} for name in by_name}
+    by_key = {a.name.lower(): a for a in assignors.values() if isinstance(a, CustomAssignor)}
+    options_by_key: dict[str, dict[str, str]] = {key: {} for key in by_key}
     for option, value in options:
-        matching_names = [n for n in by_name if option.lower().startswith(f"{n}.")]
-        assignor_name = max(matching_names, key=len, default=None)
-        if assignor_name is None:
-            custom_names = ", ".join(repr(a.name) for a in by_name.values()) or "none"
+        matching_keys = [key for key in by_key if option.lower().startswith(f"{key}.")]
+        assignor_key = max(matching_keys, key=len, default=None)
+        if assignor_key is None:
+            custom_names = ", ".join(repr(a.name) for a in by_key.values()) or "none"
             raise OptionError(
                 f"unknown option '{PREFIX}{option}': it does not begin with the name of a "
                 f"custom assignor in use ({custom_names})"
             )
-        options_by_name[assignor_name][option[len(assignor_name) + 1 :]] = value
+        options_by_key[assignor_key][option[len(assignor_key) + 1 :]] = value
     for name, assignor in assignors.items():
         if isinstance(assignor, CustomAssignor):
-            assignors[name] = assignor.with_options(options_by_name[assignor.name.lower()])
+            assignors[name] = assignor.with_options(options_by_key[assignor.name.lower()])
     return assignors

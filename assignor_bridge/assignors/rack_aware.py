@@ -107,13 +107,13 @@ def assign_unowned_by_rack(
     member has room, a partition stays with its old owner if that has room (not in Kafka).
     (3) The remaining partitions go to the next members with room, extra ones last.
     """
-    unowned = ids[owner[ids] < 0]
+    unowned_ids = ids[owner[ids] < 0]
     quotas = _MemberQuotas(owner, ids, members, racks.rack_of_member.tolist())
     near = [[*flags, False] for flags in racks.near[:, :-1].tolist()]  # False: no rack
     # 1. Assign to near members.
     ids_without_near_member = []
-    fewest_near_first = np.argsort(racks.near_counts[racks.rack_set[unowned]], kind="stable")
-    for partition in unowned[fewest_near_first].tolist():
+    fewest_near_first = np.argsort(racks.near_counts[racks.rack_set[unowned_ids]], kind="stable")
+    for partition in unowned_ids[fewest_near_first].tolist():
         member = quotas.take_near(near[racks.rack_set[partition]])
         if member < 0:
             ids_without_near_member.append(partition)

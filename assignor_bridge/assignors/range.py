@@ -89,8 +89,8 @@ class _TopicAssignment:
     def fill(self, may_assign: Callable[[int, int], bool]) -> None:
         """Give each member, in order, the unowned partitions that it may have, up to its room."""
         for member in self.members:
-            unowned = [p for p in np.flatnonzero(self.owner < 0).tolist() if may_assign(member, p)]
-            for partition in unowned[: self.count_room(member)]:
+            numbers = [p for p in np.flatnonzero(self.owner < 0).tolist() if may_assign(member, p)]
+            for partition in numbers[: self.count_room(member)]:
                 self.assign(member, partition)
 
 
