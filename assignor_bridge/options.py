@@ -218,8 +218,8 @@ def parse_options(source: Mapping[str, str]) -> PlannerOptions:
     min_records, max_records = options.min_records_per_task, options.task_cap_records
     if min_records and max_records and min_records > max_records:
         raise OptionError(
-            f"option 'assignor.minRecordsPerTask' is {min_records}, above the limit of "
-            f"{max_records} records per task: lower it"
+            f"option 'assignor.minRecordsPerTask' is {min_records}, above the maximum of "
+            f"{max_records} (assignor.maxRecordsPerTask or maxRecordsPerPartition): lower it"
         )
     if options.slots is not None and "failover" in options.assignors:
         raise OptionError(
@@ -289,7 +289,7 @@ def _check_limits(options: PlannerOptions, source: Mapping[str, str]) -> None:
     total_floor = sum(floor for _, floor in options.floors)
     if max_offsets and max_offsets.strip().isdecimal() and 0 < int(max_offsets) <= total_floor:
         raise OptionError(
-            f"the topic floors (assignor.floor.<topic>) add up to {total_floor} records, which "
+            f"the topic floors (assignor.floor.<topic>) add up to {total_floor}, which "
             f"leaves none of maxOffsetsPerTrigger={max_offsets} for other topics: lower them"
         )
 

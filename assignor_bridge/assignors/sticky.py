@@ -31,8 +31,8 @@ def assign_sticky(group: Group) -> Assignment:
 
     Promises, in order: (1) each subscribed partition goes to one subscriber; (2) counts are as
     balanced as subscriptions allow: no chain of moves takes a partition from one member to another
-    with two fewer (9/10/11 over overlapping subscriptions becomes 10/10/10); (3) if racks matter
-    (see `find_racks`), few partitions have no replica in their member's rack: the fewest if
+    with at least two fewer (9/10/11 over overlapping subscriptions becomes 10/10/10); (3) if racks
+    matter (see `find_racks`), few partitions have no replica in their member's rack: the fewest if
     subscriptions differ, and as few as Kafka's greedy algorithm finds if they are equal; (4) the
     fewest partitions move away from owners with valid claims (see `claims`). So nothing moves if
     nothing changed; without racks and with equal subscriptions, a leave moves only the leaver's

@@ -172,7 +172,7 @@ class PackedTimes(Message, frozen=True):
 class AdmitBatch(BatchRequest, frozen=True, tag="admit"):
     """Request: limit the next batch; `ranges` go up to the last record that Spark may read."""
 
-    #: Spark's limit of offsets (see `Limits.offsets`); None if it has none.
+    #: Spark's limit of offsets (see `Limits.offsets`); None: no limit.
     most_records: Positive | None = None
     #: Whether the query stops at the end of these ranges.
     fixed_end: bool = False

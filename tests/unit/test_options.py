@@ -84,11 +84,11 @@ def test_options_of_others_are_left_alone():
         ),
         (
             {"assignor.floor.a": "5", "assignor.floor.b": "4", "maxoffsetspertrigger": "9"},
-            "topic floors .* add up to 9 records",
+            "topic floors .* add up to 9, which",
         ),
         (
             {"assignor.minRecordsPerTask": "9", "maxRecordsPerPartition": "5"},
-            "above the limit of 5 records per task",
+            "above the maximum of 5 ",
         ),
     ],
 )
