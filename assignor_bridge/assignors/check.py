@@ -74,8 +74,8 @@ def check_assignment(name: str, group: Group, answer: Any) -> Assignment:
     check.fail_if(missing_ids, f"left {len(missing_ids)} of {total} partitions without a member")
     for member, copies in assignment.standbys.items():
         owned_ids = copies.ids[assignment.owner[copies.ids] == check.index[member]]
-        owned_count = pluralize(len(owned_ids), "partition")
-        check.fail_if(owned_ids, f"made {member!r} the standby of {owned_count} that it owns")
+        owned_text = pluralize(len(owned_ids), "partition")
+        check.fail_if(owned_ids, f"made {member!r} the standby of {owned_text} that it owns")
     return assignment
 
 
@@ -114,7 +114,7 @@ class _AnswerCheck:
         )
 
     def fail_if(self, partition_ids: NDArray[np.integer], problem: str) -> None:
-        """Fail if `partition_ids` is not empty; list the first five names."""
+        """Fail if there are such partitions, and name the first five."""
         if len(partition_ids):
             self.fail(problem, (self.catalog.name(int(i)) for i in partition_ids[:5]))
 
@@ -210,7 +210,7 @@ class _AnswerCheck:
                 )
 
     def check_withheld(self, owner: NDArray[np.integer], withheld: NDArray[np.integer]) -> None:
-        """Check that withheld partitions have no owner, a subscribed receiver, and a claimant."""
+        """Check that withheld partitions have a subscribed receiver, another claimant, no owner."""
         is_withheld = withheld >= 0
         if not is_withheld.any():
             return
@@ -221,5 +221,5 @@ class _AnswerCheck:
         has_other_claim = np.zeros(len(owner), np.bool_)
         has_other_claim[claims.ids[withheld[claims.ids] != claims.claimant]] = True
         unclaimed_ids = np.flatnonzero(is_withheld & ~has_other_claim)
-        unclaimed_count = pluralize(len(unclaimed_ids), "partition")
-        self.fail_if(unclaimed_ids, f"withheld {unclaimed_count} that no other member claims")
+        unclaimed_text = pluralize(len(unclaimed_ids), "partition")
+        self.fail_if(unclaimed_ids, f"withheld {unclaimed_text} that no other member claims")

@@ -44,8 +44,8 @@ def resolve_claims(group: Group, *, newest_only: bool = False) -> Claims:
         return claims
     if newest_only:
         generation_of_member = _list_generations(group)
-        is_newest = generation_of_member[claimant] == generation_of_member.max()
-        ids, claimant = ids[is_newest], claimant[is_newest]
+        is_current = generation_of_member[claimant] == generation_of_member.max()
+        ids, claimant = ids[is_current], claimant[is_current]
     if int(np.bincount(ids, minlength=1).max()) > 1:
         generation = _list_generations(group)[claimant]
         newest_generation = np.full(len(owner), -2, np.int64)

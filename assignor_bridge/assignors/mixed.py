@@ -143,7 +143,7 @@ class _Flow:
     #: By topic and member: number of partitions assigned now; no zeros.
     count: dict[int, dict[int, int]]
     #: By topic and member: number of partitions claimed.
-    claimed_count: dict[int, dict[int, int]]
+    claim_count: dict[int, dict[int, int]]
     #: By member: number of partitions over all topics.
     load: list[int]
     #: By topic: the members without a replica in their rack; no empty sets.
@@ -234,8 +234,8 @@ def _find_saving_cycle(flow: _Flow) -> list[tuple[int, int]]:
     """
     lost_claims = [
         (topic, member)
-        for topic, claimed_count_by_member in flow.claimed_count.items()
-        for member, count in claimed_count_by_member.items()
+        for topic, claim_count_by_member in flow.claim_count.items()
+        for member, count in claim_count_by_member.items()
         if flow.count[topic].get(member, 0) < count
     ]
     if not lost_claims and not any(
@@ -252,11 +252,10 @@ def _find_saving_cycle(flow: _Flow) -> list[tuple[int, int]]:
     crossing_cost = 2 * first_level_node + max(flow.load) + 2  # more than all moves of a cycle
     edges: list[tuple[int, int, int]] = []
     for topic, count_by_member in flow.count.items():
-        claimed_count_by_member = flow.claimed_count[topic]
+        claim_count_by_member = flow.claim_count[topic]
         far_members = flow.far_members_by_topic.get(topic, _NO_MEMBERS)
         for m, count in count_by_member.items():  # giving away an unclaimed partition saves a move
-            saving = int(count > claimed_count_by_member.get(m, 0))
-            saving += crossing_cost * (m in far_members)
+            saving = int(count > claim_count_by_member.get(m, 0)) + crossing_cost * (m in far_members)
             edges.append((node_by_member[m], node_by_topic[topic], -saving))
     for topic, m in lost_claims:  # taking a claimed partition back
         is_far = m in flow.far_members_by_topic.get(topic, _NO_MEMBERS)

@@ -159,8 +159,7 @@ def split_topics_by_rack_set(
                 if not racks.near[part % set_count, rack]:
                     far_members_by_part.setdefault(part, set()).add(member)
     part_classes = [(parts, tuple(members)) for (parts, _), members in members_by_class.items()]
-    frozen_far_members = {part: frozenset(ms) for part, ms in far_members_by_part.items()}
-    return ids_by_part, part_classes, frozen_far_members
+    return ids_by_part, part_classes, {p: frozenset(ms) for p, ms in far_members_by_part.items()}
 
 
 class _MemberQuotas:

@@ -87,9 +87,9 @@ def assign_streams(group: Group) -> Assignment:
 def _list_short_topics(group: Group) -> list[str]:
     count_by_topic = {topic: group.catalog[topic] for topic in group.subscribers}
     task_count = max(count_by_topic.values(), default=0)
-    tasks = pluralize(task_count, "task")
+    tasks_text = pluralize(task_count, "task")
     return [
-        f"topic {topic!r} is short: {pluralize(count, 'partition')} for {tasks}"
+        f"topic {topic!r} is short: {pluralize(count, 'partition')} for {tasks_text}"
         for topic, count in count_by_topic.items()
         if count < task_count
     ]
