@@ -255,7 +255,7 @@ def _find_saving_cycle(flow: _Flow) -> list[tuple[int, int]]:
         claim_count_by_member = flow.claim_count[topic]
         far_members = flow.far_members_by_topic.get(topic, _NO_MEMBERS)
         for m, count in count_by_member.items():  # giving away an unclaimed partition saves a move
-            saving = int(count > claim_count_by_member.get(m, 0)) + crossing_cost * (m in far_members)
+            saving = (count > claim_count_by_member.get(m, 0)) + crossing_cost * (m in far_members)
             edges.append((node_by_member[m], node_by_topic[topic], -saving))
     for topic, m in lost_claims:  # taking a claimed partition back
         is_far = m in flow.far_members_by_topic.get(topic, _NO_MEMBERS)
