@@ -230,14 +230,14 @@ def make_resolution_error(output: str, package: str, advice: str) -> JarError:
     hosts = [_get_host(url) for url in _TRIED_URL.findall(output) if not url.startswith("file:")]
     answer_by_host = dict.fromkeys(hosts, "not there") | error_by_host
     answers = [f"{host}: {answer}" if host else answer for host, answer in answer_by_host.items()]
-    unavailable = missing_coordinates or {package: None}
-    needed_by = "" if package in unavailable else f" (needed for {package})"
+    unavailable_packages = missing_coordinates or {package: None}
+    needed_by = "" if package in unavailable_packages else f" (needed for {package})"
     # Do not retry without a network: unknown hosts and timeouts are treated as permanent.
     may_succeed_later = any(
         error != _NO_HOST and "timed out" not in error.lower() for error in error_by_host.values()
     )
     return (RepositoryTroubleError if may_succeed_later else JarError)(
-        f"{', '.join(unavailable)} could not be fetched "
+        f"{', '.join(unavailable_packages)} could not be fetched "
         f"({'; '.join(answers) or 'no remote repository was tried'}){needed_by}. "
         f"Check that the repository is reachable and the version exists. {advice}"
     )

@@ -98,8 +98,8 @@ def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
     settings = read_spark_defaults() | {key: value for key, value in options.items() if value}
     coordinates = _split_list(settings.get(_PACKAGES))
     # Keep the user's version of a module that both lists name, such as the connector.
-    named_modules = {_get_module(coordinate) for coordinate in coordinates}
-    coordinates += [c for c in bridge_packages.coordinates if _get_module(c) not in named_modules]
+    user_modules = {_get_module(coordinate) for coordinate in coordinates}
+    coordinates += [c for c in bridge_packages.coordinates if _get_module(c) not in user_modules]
     repositories = _split_list(settings.get(_REPOSITORIES))
     if bridge_packages.repository not in repositories:
         repositories.append(bridge_packages.repository)

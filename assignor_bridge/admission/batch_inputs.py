@@ -29,6 +29,7 @@ class Lag:
     topic: Ints
     partition: Ints
     start: Ints
+    #: First offset after the unread records.
     latest: Ints
     #: Slot seconds per offset.
     seconds_per_offset: Floats

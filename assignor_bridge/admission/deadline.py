@@ -66,9 +66,9 @@ def raise_urgent_minimums(
     """
     min_offsets = min_offsets.copy()
     urgent_rows = order[(margin_share < 1)[order]]
-    halvings = np.floor(np.log2(np.maximum(margin_share[urgent_rows], 0.5**_URGENT_GROUPS)))
-    for halving in np.unique(halvings).tolist():
-        rows = urgent_rows[halvings == halving]
+    groups = np.floor(np.log2(np.maximum(margin_share[urgent_rows], 0.5**_URGENT_GROUPS)))
+    for group in np.unique(groups).tolist():
+        rows = urgent_rows[groups == group]
         minimums = min_offsets[rows]
         remaining_budgets = []
         for name, cost, amount in budgets:

@@ -120,15 +120,15 @@ def _choose_partitions(
     """Choose each member's partitions of a topic, in place: claimed, then assigned, then any."""
     assigned_owner = owner_by_partition.copy()
     owner_by_partition[:] = -1
-    missing_counts = dict(counts)
+    missing_count_by_member = dict(counts)
     for preferred_owner in (claimed_owner, assigned_owner):
         for index, member in enumerate(preferred_owner.tolist()):
-            if owner_by_partition[index] < 0 and missing_counts.get(member, 0):
+            if owner_by_partition[index] < 0 and missing_count_by_member.get(member, 0):
                 owner_by_partition[index] = member
-                missing_counts[member] -= 1
-    members = sorted(missing_counts)
+                missing_count_by_member[member] -= 1
+    members = sorted(missing_count_by_member)
     owner_by_partition[owner_by_partition < 0] = np.repeat(
-        members, [missing_counts[member] for member in members]
+        members, [missing_count_by_member[member] for member in members]
     )
 
 

@@ -183,13 +183,13 @@ def configure_assignors(
     Raises OptionError if an assignor is unknown or fails, or an option belongs to no assignor.
     """
     assignors = {name: find(name) for name in names}
-    by_key = {a.name.lower(): a for a in assignors.values() if isinstance(a, CustomAssignor)}
-    options_by_key: dict[str, dict[str, str]] = {key: {} for key in by_key}
+    custom_by_key = {a.name.lower(): a for a in assignors.values() if isinstance(a, CustomAssignor)}
+    options_by_key: dict[str, dict[str, str]] = {key: {} for key in custom_by_key}
     for option, value in options:
-        matching_keys = [key for key in by_key if option.lower().startswith(f"{key}.")]
+        matching_keys = [key for key in custom_by_key if option.lower().startswith(f"{key}.")]
         assignor_key = max(matching_keys, key=len, default=None)
         if assignor_key is None:
-            custom_names = ", ".join(repr(a.name) for a in by_key.values()) or "none"
+            custom_names = ", ".join(repr(a.name) for a in custom_by_key.values()) or "none"
             raise OptionError(
                 f"unknown option '{PREFIX}{option}': it does not begin with the name of a "
                 f"custom assignor in use ({custom_names})"

@@ -61,7 +61,7 @@ class LagReader:
 
     def _run(self) -> None:
         client: Any = None
-        message = "the group's lags could not be looked up ({}): the last known ones, or 0, are used"
+        message = "the lags could not be looked up ({}): the last known ones, or 0, are used"
         while self._is_needed():
             self._wake.clear()
             try:
