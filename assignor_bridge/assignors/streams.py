@@ -40,7 +40,7 @@ def assign_streams(group: Group) -> Assignment:
     host, or else in a rack, without another copy of the task. `notes` reports topics with fewer
     partitions than tasks, and missing standbys. Ties: by task, then member id.
 
-    Source: the tasks of Kafka Streams (KIP-441, KIP-924), which weigh rack traffic over stickiness
+    Source: Kafka Streams' tasks (KIP-441, KIP-924), where rack traffic precedes stickiness
     (KIP-925); the article that `assign_failover` cites.
 
     Raises OptionError if members subscribe to different topics.

@@ -2,7 +2,7 @@
 
 Kafka has two formats for what a member owns. Eager assignors (`sticky`) send it as user data
 (KIP-341), which survives the loss of membership. Cooperative ones (KIP-429) send it in fields of
-the subscription; so does a user's own assignor, whose user data has another format.
+the subscription; so does a user's own assignor, whose user data may have any format.
 """
 
 from __future__ import annotations
