@@ -161,7 +161,7 @@ class CustomAssignor:
         if not is_sequence or not protocols or any(p not in _PROTOCOLS for p in protocols):
             raise OptionError(
                 f"assignor {self._reference!r} has invalid protocols "
-                f"(a {type(protocols).__name__}): expected a tuple of {', '.join(_PROTOCOLS)}, or both"
+                f"(a {type(protocols).__name__}): expected a tuple of EAGER, COOPERATIVE, or both"
             )
         return tuple(protocols)
 
