@@ -35,7 +35,7 @@ class CustomAssignor:
     """
 
     def __init__(self, reference: str, user_object: Any) -> None:
-        self.name = reference  # until its own name is read
+        self.name = reference  # in messages until `_read_name` has read the name
         self._reference = reference
         self._user_object = user_object
         self._assignor = user_object

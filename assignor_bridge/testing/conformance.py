@@ -150,7 +150,7 @@ class AssignorConformance:
 
         self._check_any_group(assignor, check, same=True, claimed=False, members=8)
 
-    def test_a_join_moves_only_to_the_newcomer(self) -> None:
+    def test_a_join_moves_partitions_only_to_the_newcomer(self) -> None:
         """Nothing moves between the previous members."""
         assignor = self._make_assignor_with_least_moves()
 
@@ -226,7 +226,7 @@ class AssignorConformance:
         run_trial()
 
     def test_rounds(self) -> None:
-        """A rebalance ends in the promised rounds, without taking partitions from owners."""
+        """Rebalances end in the promised rounds; cooperative ones take no owner's partitions."""
         assignor = self._make_assignor()
         max_rounds = self.rounds if "COOPERATIVE" in assignor.protocols else 1
 
