@@ -37,7 +37,8 @@ def _limit(
 def one_of(*allowed: str) -> OptionKind:
     """Return a kind that accepts only these values."""
     choices = {choice: choice for choice in allowed}
-    return OptionKind(lambda text: choices[text.strip().lower()], " or ".join(allowed))
+    allowed_values = f"{', '.join(allowed[:-1])} or {allowed[-1]}"
+    return OptionKind(lambda text: choices[text.strip().lower()], allowed_values)
 
 
 def _parse_priorities(text: str) -> tuple[tuple[str, int], ...]:

@@ -59,7 +59,7 @@ class PlannerOptions:
     split: bool = _define("assignor.split", True, kinds.BOOLEAN,
         "whether several tasks may read one partition in the same batch")
     max_imbalance: float = _define("assignor.maxImbalance", 0.05, kinds.IMBALANCE,
-        "maximum planned load of the busiest slot above an even share (0.05 is 5%)")
+        "how far the busiest slot's planned load may exceed an even share (0.05 is 5%)")
     min_records_per_task: int | None = _define("assignor.minRecordsPerTask", None, kinds.COUNT,
         "minimum records per task; smaller tasks take records from others, or are joined")
     #: A partition that may not be split can exceed it.
@@ -69,8 +69,8 @@ class PlannerOptions:
         "maximum tasks per slot; a slot's ranges are divided among them, largest first and uncut")
     #: "auto", "off", or a number.
     tail: str | int = _define("assignor.tail", "auto", kinds.TAIL,
-        "maximum tasks per slot that any free slot takes, to compensate for unpredictable times "
-        "(auto: up to 6), or off")
+        "maximum tail tasks per slot, which any free slot takes to compensate for unpredictable "
+        "times (auto: up to 6), or off")
     #: A float is a share, an int a number of slots.
     slots: float | None = _define("assignor.slots", None, kinds.SLOTS,
         "share or number of task slots for this query, if several queries share the executors")
@@ -82,7 +82,7 @@ class PlannerOptions:
         "shared: one consumer per slot; spark: Spark's own reader, one consumer per partition")
     #: The first matching pattern applies.
     priorities: tuple[tuple[str, int], ...] = _define("assignor.priorities", (), kinds.PRIORITIES,
-        "for failover: only the executors with the highest number present read partitions")
+        "for failover: only the present executors with the highest number read partitions")
     standby_replicas: int = _define("assignor.standbyReplicas", 0, kinds.STANDBYS,
         "for the assignor streams: number of standby executors per task; Spark tries their hosts "
         "if the task's own executor is busy")
@@ -98,7 +98,7 @@ class PlannerOptions:
     align_event_time: float | None = _define("assignor.alignEventTime", None, kinds.DURATION,
         "maximum lead of a partition over the slowest one, by Kafka's timestamps")
     max_future_seconds: float = _define("assignor.maxFutureSeconds", 60.0, kinds.SECONDS_OR_ZERO,
-        "for assignor.alignEventTime: ignore timestamps further ahead of the driver's clock")
+        "for assignor.alignEventTime: ignore timestamps with a larger lead over the driver's clock")
     target_batch_seconds: float | None = _define("assignor.targetBatchSeconds", None, kinds.SECONDS,
         "limit a batch to about this many seconds, estimated from earlier batches")
     max_bytes_per_trigger: int | None = _define("assignor.maxBytesPerTrigger", None, kinds.COUNT,

@@ -70,7 +70,7 @@ def test_options_of_others_are_left_alone():
             {"assignor.maxBytesPerTrigger": "5", "assignor.reader": "spark"},
             "Spark's own reader does not report bytes",
         ),
-        ({"assignor.fairness": "odd"}, "proportional or even"),
+        ({"assignor.fairness": "odd"}, "proportional, even or deadline"),
         (
             {"assignor.fairness": "even"},
             "needs a limit on the batch's size: set maxOffsetsPerTrigger",
