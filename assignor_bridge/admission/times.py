@@ -73,5 +73,5 @@ def _estimate_slope(reading_s: Floats, batch_s: Floats) -> float:
 
 def _find_weighted_median(values: Floats, weights: Floats) -> float:
     order = np.argsort(values, kind="stable")
-    middle = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
-    return float(values[order][middle])
+    median_index = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
+    return float(values[order][median_index])
