@@ -32,7 +32,7 @@ _RULE = (
 
 
 def assign_checked(assignor: Assignor, group: Group) -> Assignment:
-    """Run an assignor, check its answer; raise PlanError, or the assignor's own AssignorError."""
+    """Run an assignor and check its answer; raise PlanError or the assignor's own AssignorError."""
     try:
         answer = assignor.assign(group)
     except AssignorError:
