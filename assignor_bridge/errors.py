@@ -22,7 +22,7 @@ class AssignorError(Exception):
 
 
 class OptionError(AssignorError, ValueError):
-    """The user must change an option, a name or an input."""
+    """An option, a name, or an input is invalid, and the user must change it."""
 
     exit_code = 2
 

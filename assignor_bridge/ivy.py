@@ -43,7 +43,7 @@ _FAILED_DOWNLOAD = re.compile(r"\[FAILED\s*\] .*: (.*?) \(\d+ms\)")
 
 
 class JarError(AssignorError):
-    """A required jar could not be found, fetched or built."""
+    """A required jar or tool could not be found, fetched, or built."""
 
 
 class CacheError(JarError):
@@ -77,7 +77,7 @@ def pyspark_home() -> Path:
 
 
 def find_tool(name: str) -> str:
-    """Return a JDK tool's path, in `JAVA_HOME` if set, else on the PATH; raise JarError if none."""
+    """Return a JDK tool's path: in `$JAVA_HOME/bin` if set, else on the PATH; or raise JarError."""
     home = os.environ.get("JAVA_HOME")
     tool = shutil.which(name, path=str(Path(home) / "bin") if home else None)
     if home and not Path(home).is_dir():
@@ -158,7 +158,7 @@ def fetch(
     """Fetch `group:artifact:version` and, if `transitive`, its dependencies; return sorted paths.
 
     Concurrent processes wait for the first one. `on_line` receives each line that Ivy prints.
-    Raises JarError with the repositories' answers if Ivy fails; temporary failures are retried.
+    Raises JarError, with the repositories' answers if Ivy fails; temporary failures are retried.
     """
     group, artifact, version = coordinate.split(":")
     folder_name = f"{group}.{artifact}-{version}" + ("" if transitive else "-alone")
@@ -182,15 +182,15 @@ def _fetch_into_folder(
             raise JarError(f"{coordinate} could not be fetched: it has no jar")
 
 
-def run_ivy(arguments: list[str], name: str, on_line: Callable[[str], None] | None = None) -> None:
-    """Run pyspark's Ivy; raise JarError about `name` if it fails. The caller locks the cache."""
+def run_ivy(args: list[str], package: str, on_line: Callable[[str], None] | None = None) -> None:
+    """Run pyspark's Ivy; raise JarError about `package` if it fails. The caller locks the cache."""
     ivy_jar = next(iter(sorted((pyspark_home() / "jars").glob("ivy-*.jar"))), None)
     if ivy_jar is None:
         raise JarError(f"the installed pyspark ({pyspark_home()}) has no ivy-*.jar: {INSTALL}")
     settings = os.environ.get("ASSIGNOR_BRIDGE_IVY_SETTINGS")
     command = [find_tool("java"), "-cp", str(ivy_jar), "org.apache.ivy.Main"]
     command += ["-settings", settings] if settings else []
-    command += ["-cache", str(cache_folder() / "ivy"), *arguments]
+    command += ["-cache", str(cache_folder() / "ivy"), *args]
     output: list[str] = []
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -201,14 +201,13 @@ def run_ivy(arguments: list[str], name: str, on_line: Callable[[str], None] | No
                 on_line(line.rstrip())
     if process.returncode != 0:
         advice = "ASSIGNOR_BRIDGE_IVY_SETTINGS can name an Ivy settings file with a mirror"
-        raise make_resolution_error("\n".join(output), name, advice)
+        raise make_resolution_error("\n".join(output), package, advice)
 
 
 def make_resolution_error(output: str, package: str, advice: str) -> JarError:
     """Summarize the sixty lines that Ivy prints for a failed resolution in a one-line error.
 
-    Spark prints the same lines for `spark.jars.packages`. The error is a RepositoryTroubleError if
-    another attempt may succeed.
+    Spark prints the same lines. The error is a RepositoryTroubleError if a retry may succeed.
 
     >>> print(make_resolution_error('''
     ...   :: org.foo#bar;1.0: not found
@@ -231,13 +230,14 @@ def make_resolution_error(output: str, package: str, advice: str) -> JarError:
     hosts = [_get_host(url) for url in _TRIED_URL.findall(output) if not url.startswith("file:")]
     answer_by_host = dict.fromkeys(hosts, "not there") | error_by_host
     answers = [f"{host}: {answer}" if host else answer for host, answer in answer_by_host.items()]
-    needed_by = "" if package in missing_coordinates else f" (needed for {package})"
+    unavailable_packages = missing_coordinates or {package: None}
+    needed_by = "" if package in unavailable_packages else f" (needed for {package})"
     # Do not retry without a network: unknown hosts and timeouts are treated as permanent.
     may_succeed_later = any(
         error != _NO_HOST and "timed out" not in error.lower() for error in error_by_host.values()
     )
     return (RepositoryTroubleError if may_succeed_later else JarError)(
-        f"{', '.join(missing_coordinates) or 'a package'} could not be fetched "
+        f"{', '.join(unavailable_packages)} could not be fetched "
         f"({'; '.join(answers) or 'no remote repository was tried'}){needed_by}. "
         f"Check that the repository is reachable and the version exists. {advice}"
     )

@@ -35,9 +35,9 @@ class Packages:
     repository: str
 
 
-def connector_coordinate(version: str | None = None) -> str:
+def connector_coordinate(for_spark_version: str | None = None) -> str:
     """Return the Kafka connector's coordinate for a Spark version (default: the one that runs)."""
-    connector = connector_version(version or spark_version())
+    connector = connector_version(for_spark_version or spark_version())
     return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{connector}"
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from checkpoints.sticky_state import StickyState
 
 
-class LimitedBatch(NamedTuple):
+class LimitResult(NamedTuple):
     """The answer to a request, and the values that later requests need."""
 
     answer: messages.AdmittedBatch | messages.LookUp
@@ -33,7 +33,7 @@ class LimitedBatch(NamedTuple):
 
 def limit_batch(
     request: AdmitBatch, options: PlannerOptions, memory: Memory, state: StickyState
-) -> LimitedBatch:
+) -> LimitResult:
     """Return where the batch ends, or a timestamp whose offsets Java must look up first.
 
     With a timestamp, the memory is unchanged: Java repeats the request, with Kafka's answer.
@@ -58,7 +58,7 @@ def limit_batch(
         )
         ends_or_time = align(lag, times, alignment, memory.steps)
         if isinstance(ends_or_time, int):
-            return LimitedBatch(messages.LookUp(ends_or_time), memory)
+            return LimitResult(messages.LookUp(ends_or_time), memory)
         aligned_ends, spread_s = ends_or_time, find_spread_s(times, alignment)
     if request.last is not None:
         offsets, batch_s = request.last.records, request.last.seconds
@@ -90,4 +90,4 @@ def limit_batch(
         metrics["eventTimeSpreadSeconds"] = spread_s
     ranges = pack_ranges(batch.topics, batch.topic, batch.partition, batch.start, admission.end)
     answer = messages.AdmittedBatch(ranges, metrics)
-    return LimitedBatch(answer, admission.memory, 1.0 + held_back_offsets / admitted_offsets)
+    return LimitResult(answer, admission.memory, 1.0 + held_back_offsets / admitted_offsets)

@@ -70,7 +70,7 @@ class Executor:
     host: str
     slots: int = 1
     rack: str | None = None
-    #: For `failover`: executors with the highest priority read; None ranks lowest.
+    #: For `failover`: only executors with the highest priority read partitions; None is lowest.
     priority: int | None = None
     #: Whether Spark excludes it for the whole application.
     excluded: bool = False

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OptionKind:
-    """A parser (KeyError or ValueError for other values), and the allowed values in words."""
+    """The allowed values in words, and a parser that raises KeyError or ValueError for others."""
 
     parse: Callable[[str], object]
     allowed_values: str
@@ -37,7 +37,8 @@ def _limit(
 def one_of(*allowed: str) -> OptionKind:
     """Return a kind that accepts only these values."""
     choices = {choice: choice for choice in allowed}
-    return OptionKind(lambda text: choices[text.strip().lower()], " or ".join(allowed))
+    allowed_values = f"{', '.join(allowed[:-1])} or {allowed[-1]}"
+    return OptionKind(lambda text: choices[text.strip().lower()], allowed_values)
 
 
 def _parse_priorities(text: str) -> tuple[tuple[str, int], ...]:
@@ -98,10 +99,10 @@ MILLISECONDS = OptionKind(
 )
 SECONDS = OptionKind(_limit(float, 0.001, 86_400), "a number of seconds from 0.001 to 86400")
 SECONDS_OR_ZERO = OptionKind(_limit(float, 0, 86_400), "a number of seconds from 0 to 86400")
-_DURATION_FORMAT = (
+_ALLOWED_DURATIONS = (
     "a duration with its unit, such as 30 seconds, 10 minutes or 1 hour, up to 36500 days"
 )
-DURATION = OptionKind(_parse_duration, _DURATION_FORMAT)
+DURATION = OptionKind(_parse_duration, _ALLOWED_DURATIONS)
 WEIGHT = OptionKind(_limit(float, 0.001, 1000), "a number from 0.001 to 1000")
 PRICE = OptionKind(_limit(float, 0, 1000), "a number from 0 to 1000")
 PRIORITIES = OptionKind(

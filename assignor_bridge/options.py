@@ -17,8 +17,9 @@ from assignor_bridge.errors import OptionError, describe_unknown_name, elide
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: The option that names the assignors, and the prefix of all others.
-STRATEGY = "assignor"
+#: The option that names the assignors.
+_ASSIGNOR = "assignor"
+#: Prefix of all other options.
 PREFIX = "assignor."
 
 #: Default assignor if options are set but no assignor is named.
@@ -58,7 +59,7 @@ class PlannerOptions:
     split: bool = _define("assignor.split", True, kinds.BOOLEAN,
         "whether several tasks may read one partition in the same batch")
     max_imbalance: float = _define("assignor.maxImbalance", 0.05, kinds.IMBALANCE,
-        "maximum planned load of the busiest slot above an even share (0.05 is 5%)")
+        "how far the busiest slot's planned load may exceed an even share (0.05 is 5%)")
     min_records_per_task: int | None = _define("assignor.minRecordsPerTask", None, kinds.COUNT,
         "minimum records per task; smaller tasks take records from others, or are joined")
     #: A partition that may not be split can exceed it.
@@ -68,8 +69,8 @@ class PlannerOptions:
         "maximum tasks per slot; a slot's ranges are divided among them, largest first and uncut")
     #: "auto", "off", or a number.
     tail: str | int = _define("assignor.tail", "auto", kinds.TAIL,
-        "maximum tasks per slot that any free slot takes, to compensate for unpredictable times "
-        "(auto: up to 6), or off")
+        "maximum tail tasks per slot, which any free slot takes to compensate for unpredictable "
+        "times (auto: up to 6), or off")
     #: A float is a share, an int a number of slots.
     slots: float | None = _define("assignor.slots", None, kinds.SLOTS,
         "share or number of task slots for this query, if several queries share the executors")
@@ -81,7 +82,7 @@ class PlannerOptions:
         "shared: one consumer per slot; spark: Spark's own reader, one consumer per partition")
     #: The first matching pattern applies.
     priorities: tuple[tuple[str, int], ...] = _define("assignor.priorities", (), kinds.PRIORITIES,
-        "for failover: only the executors with the highest number present read partitions")
+        "for failover: only the present executors with the highest number read partitions")
     standby_replicas: int = _define("assignor.standbyReplicas", 0, kinds.STANDBYS,
         "for the assignor streams: number of standby executors per task; Spark tries their hosts "
         "if the task's own executor is busy")
@@ -97,7 +98,7 @@ class PlannerOptions:
     align_event_time: float | None = _define("assignor.alignEventTime", None, kinds.DURATION,
         "maximum lead of a partition over the slowest one, by Kafka's timestamps")
     max_future_seconds: float = _define("assignor.maxFutureSeconds", 60.0, kinds.SECONDS_OR_ZERO,
-        "for assignor.alignEventTime: ignore timestamps further ahead of the driver's clock")
+        "for assignor.alignEventTime: ignore timestamps with a larger lead over the driver's clock")
     target_batch_seconds: float | None = _define("assignor.targetBatchSeconds", None, kinds.SECONDS,
         "limit a batch to about this many seconds, estimated from earlier batches")
     max_bytes_per_trigger: int | None = _define("assignor.maxBytesPerTrigger", None, kinds.COUNT,
@@ -185,27 +186,26 @@ def parse_options(source: Mapping[str, str]) -> PlannerOptions:
     (`assignor.<name>.<key>`) later. Raises `OptionError` for invalid or contradictory options.
     """
     values: dict[str, object] = {}
-    per_topic: dict[str, dict[str, object]] = {name: {} for name in _TOPIC_OPTION_BY_FIELD}
+    topic_values: dict[str, dict[str, object]] = {name: {} for name in _TOPIC_OPTION_BY_FIELD}
     unknown_keys: list[str] = []
     key_by_name: dict[str, str] = {}
     for key in sorted(source):
         lower_name, text = key.lower(), str(source[key])
-        if lower_name in key_by_name and (lower_name == STRATEGY or lower_name.startswith(PREFIX)):
+        if lower_name in key_by_name and (lower_name == _ASSIGNOR or lower_name.startswith(PREFIX)):
             raise OptionError(f"option {key!r} is set twice: remove {key_by_name[lower_name]!r}")
         key_by_name[lower_name] = key
-        if lower_name == STRATEGY:
+        if lower_name == _ASSIGNOR:
             values["assignors"] = _parse_assignor_names(text)
-            continue
-        if lower_name in _FIELD_AND_OPTION_BY_LOWER_NAME:
+        elif lower_name in _FIELD_AND_OPTION_BY_LOWER_NAME:
             field_name, option = _FIELD_AND_OPTION_BY_LOWER_NAME[lower_name]
             values[field_name] = _parse_value(option.kind, option.name, text)
         elif (topic_option := _match_topic_option(lower_name)) is not None:
             field_name, topic = topic_option
             kind = _TOPIC_OPTION_BY_FIELD[field_name].kind
-            per_topic[field_name][topic] = _parse_value(kind, key, text)
+            topic_values[field_name][topic] = _parse_value(kind, key, text)
         elif lower_name.startswith(PREFIX):
             unknown_keys.append(key)
-    values |= {name: tuple(by_topic.items()) for name, by_topic in per_topic.items()}
+    values |= {name: tuple(by_topic.items()) for name, by_topic in topic_values.items()}
     options = PlannerOptions(**values)  # type: ignore[arg-type]  # the table maps names to types
     has_custom_assignor = not (BUILT_IN | {NONE}).issuperset(options.assignors)
     for key in unknown_keys:
@@ -218,8 +218,8 @@ def parse_options(source: Mapping[str, str]) -> PlannerOptions:
     min_records, max_records = options.min_records_per_task, options.task_cap_records
     if min_records and max_records and min_records > max_records:
         raise OptionError(
-            f"option 'assignor.minRecordsPerTask' is {min_records}, above the limit of "
-            f"{max_records} records per task: lower it"
+            f"option 'assignor.minRecordsPerTask' is {min_records}, above the maximum of "
+            f"{max_records} (assignor.maxRecordsPerTask or maxRecordsPerPartition): lower it"
         )
     if options.slots is not None and "failover" in options.assignors:
         raise OptionError(
@@ -233,7 +233,7 @@ def parse_options(source: Mapping[str, str]) -> PlannerOptions:
 
 def list_effective_options(options: PlannerOptions) -> dict[str, object]:
     """Return the values of all options as JSON values, by documented name."""
-    values: dict[str, object] = {STRATEGY: ",".join(options.assignors)}
+    values: dict[str, object] = {_ASSIGNOR: ",".join(options.assignors)}
     for field_name, option in _OPTION_BY_FIELD.items():
         value = getattr(options, field_name)
         if field_name == "priorities":
@@ -256,7 +256,7 @@ def _parse_value(kind: kinds.OptionKind, name: str, text: str) -> object:
 
 
 def _match_topic_option(lower_name: str) -> tuple[str, str] | None:
-    """Return the field and topic of an option per topic; None for other options."""
+    """Return the field and topic of a per-topic option, or None for other options."""
     for field_name, option in _TOPIC_OPTION_BY_FIELD.items():
         prefix = option.name.removesuffix("<topic>")
         if lower_name.startswith(prefix) and lower_name != prefix:
@@ -289,7 +289,7 @@ def _check_limits(options: PlannerOptions, source: Mapping[str, str]) -> None:
     total_floor = sum(floor for _, floor in options.floors)
     if max_offsets and max_offsets.strip().isdecimal() and 0 < int(max_offsets) <= total_floor:
         raise OptionError(
-            f"the topic floors (assignor.floor.<topic>) add up to {total_floor} records, which "
+            f"the topic floors (assignor.floor.<topic>) add up to {total_floor}, which "
             f"leaves none of maxOffsetsPerTrigger={max_offsets} for other topics: lower them"
         )
 
@@ -307,12 +307,12 @@ def _parse_assignor_names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
         raise OptionError(
-            f"option {STRATEGY!r} is {text!r}: an assignor name is expected, "
+            f"option {_ASSIGNOR!r} is {text!r}: an assignor name is expected, "
             f"such as {LAG_AWARE_STICKY!r}, or several separated by commas"
         )
     if len(names) > 1 and any(name.lower() == NONE for name in names):
         raise OptionError(
-            f"option {STRATEGY!r} is {text!r}: {NONE!r} keeps Spark's default assignment and "
+            f"option {_ASSIGNOR!r} is {text!r}: {NONE!r} keeps Spark's default assignment and "
             "excludes all others: remove it from the list"
         )
     return names

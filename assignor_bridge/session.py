@@ -1,8 +1,8 @@
 """`configure_spark`: add the bridge to a `SparkSession.builder` and keep the user's settings.
 
-Spark fetches packages when its JVM starts, so call it before the first session. Under
-`spark-submit` the JVM is already running; pass it the flags that `assignor jars` prints. This
-module fetches the packages before the JVM starts, so a missing package gives a one-line error.
+Spark fetches packages when its JVM starts, so call it before the first session. `spark-submit`
+starts the JVM itself, so pass `spark-submit` the flags that `assignor jars` prints. This module
+fetches the packages before the JVM starts, so a missing package gives a one-line error.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
         If the builder also sets `spark.jars` (all packages would then be missing on the executors),
         or if this process has started a JVM without the bridge.
     JarError
-        If the jar is not built, Java, Spark, or a package is missing, or the cache is not writable.
+        If the jar is not built, Java, Spark, or a package is missing, or the cache is not usable.
 
     Warns
     -----
@@ -98,8 +98,8 @@ def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
     settings = read_spark_defaults() | {key: value for key, value in options.items() if value}
     coordinates = _split_list(settings.get(_PACKAGES))
     # Keep the user's version of a module that both lists name, such as the connector.
-    named_modules = {_get_module(coordinate) for coordinate in coordinates}
-    coordinates += [c for c in bridge_packages.coordinates if _get_module(c) not in named_modules]
+    user_modules = {_get_module(coordinate) for coordinate in coordinates}
+    coordinates += [c for c in bridge_packages.coordinates if _get_module(c) not in user_modules]
     repositories = _split_list(settings.get(_REPOSITORIES))
     if bridge_packages.repository not in repositories:
         repositories.append(bridge_packages.repository)
@@ -121,7 +121,7 @@ def _jvm_is_running() -> bool:
         return False
     if not _has_bridge():
         raise OptionError(
-            "Spark's JVM is running in this process without assignor-bridge: call configure_spark "
+            "this process has started Spark's JVM without assignor-bridge: call configure_spark "
             "before the first session of the process (a stopped session leaves its JVM running)"
         )
     return True

@@ -36,7 +36,7 @@ def resolve(settings: Mapping[str, str], advice: str) -> bool:
     """Resolve `spark.jars.packages` into Spark's Ivy cache; return whether they were already there.
 
     Uses only `SETTINGS`. If assignor-bridge's cache is read-only, resolve nothing and return False.
-    Raises JarError, with the repositories' answers and `advice`, if Java or a package is missing.
+    Raises JarError if Java is missing, or a package (with the repositories' answers and `advice`).
     """
     if not Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf", _ENV_FILE).is_file():
         ivy.find_tool("java")  # without this file, Spark finds Java in the same way; fail early
@@ -72,11 +72,9 @@ def _run_spark_submit(settings: Mapping[str, str], jar_list: Path, advice: str) 
     command = [str(home / "bin" / "spark-submit"), "--master", "local"]
     command += [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
     command += ["--class", _HARMLESS_MAIN, "spark-internal"]
-    environment = {**os.environ, "SPARK_HOME": str(home)}
+    env = {**os.environ, "SPARK_HOME": str(home)}
     try:
-        process = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=environment
-        )
+        process = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     except OSError as error:
         problem = f"cannot run {command[0]} ({error.strerror}): check SPARK_HOME or pip's pyspark"
         raise ivy.JarError(problem) from None

@@ -13,17 +13,18 @@ TESTED_SPARKS = {
 INSTALL = f"pip install 'pyspark=={next(reversed(TESTED_SPARKS))}'"
 
 
-def connector_version(spark: str) -> str:
+def connector_version(spark_version: str) -> str:
     """Return the Kafka connector version tested with a Spark version, or else Spark's own version.
 
     >>> connector_version("4.0.4"), connector_version("4.9.1")
     ('4.0.0', '4.9.1')
     """
-    return TESTED_SPARKS.get(spark, spark)
+    return TESTED_SPARKS.get(spark_version, spark_version)
 
 
-def describe_untested(spark: str) -> str | None:
+def describe_untested(spark_version: str) -> str | None:
     """Return a warning about an untested Spark version, or None for a tested one."""
-    if spark in TESTED_SPARKS:
+    if spark_version in TESTED_SPARKS:
         return None
-    return f"assignor-bridge was not tested on Spark {spark} (tested: {', '.join(TESTED_SPARKS)})"
+    versions = ", ".join(TESTED_SPARKS)
+    return f"assignor-bridge was not tested on Spark {spark_version} (tested: {versions})"

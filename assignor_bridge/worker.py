@@ -53,8 +53,8 @@ class Worker:
         self._options: PlannerOptions | None = None
         self._start_stream(Finder())
 
-    def _start_stream(self, find: Finder) -> None:
-        self._find = find  # keeps custom assignors for one run of the stream
+    def _start_stream(self, find_assignor: Finder) -> None:
+        self._find_assignor = find_assignor  # keeps custom assignors for one run of the stream
         self._memory = Memory()
         self._backlog_ratio = 1.0  # of the last admitted batch; its plan resets this to 1
         self._decode_state = lru_cache(maxsize=1)(decode_or_empty)
@@ -67,18 +67,18 @@ class Worker:
             return messages.make_failed(error)
 
     def prepare(self, answer: Answer) -> None:
-        """Decode the next state and collect garbage between batches, while no plan is awaited."""
+        """Prepare the next request after an answer: decode a plan's state, collect garbage."""
         if isinstance(answer, Planned):
-            self._decode_state(answer.state)  # caches it for the next batch
+            self._decode_state(answer.state)  # the next batch sends it; cached until then
         gc.collect()
 
     def _answer(self, request: messages.Request) -> Answer:
         match request:
             case Validate(options=option_texts):
                 options = parse_options(option_texts)
-                check_assignors(options, find := Finder())
+                check_assignors(options, find_assignor := Finder())
                 self._options = options
-                self._start_stream(find)
+                self._start_stream(find_assignor)
                 effective_options = list_effective_options(options)
                 return messages.Validated(
                     effective_options, VERSION, options.limits_batches, options.needs_times
@@ -91,10 +91,10 @@ class Worker:
                 return self._plan(request)
             case AdmitBatch():
                 state, _ = self._decode_state(request.state)  # empty if it is unusable
-                limited_batch = limit_batch(request, self._require_options(), self._memory, state)
-                self._memory = limited_batch.memory
-                self._backlog_ratio = limited_batch.backlog_ratio
-                return limited_batch.answer
+                limit_result = limit_batch(request, self._require_options(), self._memory, state)
+                self._memory = limit_result.memory
+                self._backlog_ratio = limit_result.backlog_ratio
+                return limit_result.answer
 
     def _require_options(self) -> PlannerOptions:
         if self._options is None:
@@ -105,7 +105,7 @@ class Worker:
         batch = unpack_batch(request, self._require_options())
         batch, self._backlog_ratio = replace(batch, backlog_ratio=self._backlog_ratio), 1.0
         state, warning = self._decode_state(request.state)
-        planned_batch = plan_step(batch, state, self._find, warning)
+        planned_batch = plan_step(batch, state, self._find_assignor, warning)
         return Planned(
             planned_batch.assignor,
             pack_tasks(planned_batch),
@@ -133,11 +133,11 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer all requests until the input ends."""
     workers: defaultdict[bytes, Worker] = defaultdict(Worker)
     for line in requests:
-        number, _, stream_and_request = line.partition(b" ")
+        request_number, _, stream_and_request = line.partition(b" ")
         stream_id, _, request = stream_and_request.partition(b" ")
         worker = workers[stream_id]
         answer = worker.answer(request)
-        answers.write(number.strip() + b" " + messages.encode_answer(answer))
+        answers.write(request_number.strip() + b" " + messages.encode_answer(answer))
         answers.flush()
         if isinstance(answer, StreamEnded):
             del workers[stream_id]

@@ -27,7 +27,7 @@ from assignor_bridge.admission.times import (
     FIRST_OFFSETS,
     MAX_BATCHES,
     MIN_READING_SHARE,
-    fit_reading_s,
+    compute_reading_s,
     limit_growth,
 )
 
@@ -72,19 +72,20 @@ def admit(lag: Lag, limits: Limits, memory: Memory) -> Admission:
         )
         min_offsets = _trim_to_limit(raised_minimums, min_offsets, limits.offsets)
     # 4. Share the remaining budgets.
-    offsets, limited_by = fill(min_offsets, max_offsets, weight, budgets, order)
+    offsets, held_back_by = fill(min_offsets, max_offsets, weight, budgets, order)
     offsets = _trim_to_limit(offsets, min_offsets, limits.offsets)
     if not offsets.any():  # the budgets are too small for one offset
         offsets[order[0]] = 1
     # 5. Count this batch for the partitions without offsets.
     rows_without_offsets = np.flatnonzero(offsets == 0).tolist()
     names = lag.names if rows_without_offsets else []
-    new_waited = {names[i]: int(waited_batches[i]) + 1 for i in rows_without_offsets}
-    return Admission(lag.start + offsets, limited_by, replace(memory, waited_batches=new_waited))
+    new_waited_batches = {names[i]: int(waited_batches[i]) + 1 for i in rows_without_offsets}
+    new_memory = replace(memory, waited_batches=new_waited_batches)
+    return Admission(lag.start + offsets, held_back_by, new_memory)
 
 
 def remember_batch_time(memory: Memory, time: BatchTime) -> Memory:
-    """Return the memory with the size and duration of a completed batch added."""
+    """Add the size and duration of a completed batch; remember at most `MAX_BATCHES` batches."""
     return replace(memory, times=(*memory.times, time)[-MAX_BATCHES:])
 
 
@@ -99,7 +100,7 @@ def _build_budgets(lag: Lag, limits: Limits, times: Sequence[BatchTime]) -> list
         else:
             budgets.append(Budget("bytes", lag.bytes_per_offset, float(limits.bytes)))
     if limits.seconds is not None:
-        reading_s = fit_reading_s(times, limits.seconds)
+        reading_s = compute_reading_s(times, limits.seconds)
         reading_s = max(reading_s - float(lag.seconds_per_range.sum()) / lag.slots, reading_s / 2)
         # Costs learned in quiet batches must not limit a backlog's first batch to a few offsets.
         first_batch_s = FIRST_OFFSETS * float(lag.seconds_per_offset.mean())
@@ -115,11 +116,11 @@ def _equalize_batches(max_offsets: Ints, budgets: Sequence[Budget]) -> list[Budg
     batch_count = math.ceil(max(batches_by_budget, default=1.0))
     if batch_count <= 1:
         return list(budgets)
-    scarcest = batches_by_budget.index(max(batches_by_budget))
-    return [
-        budget._replace(amount=budget.amount * batches / batch_count) if i == scarcest else budget
-        for i, (budget, batches) in enumerate(zip(budgets, batches_by_budget, strict=True))
-    ]
+    lowered_budgets, max_batches = list(budgets), max(batches_by_budget)
+    scarcest_index = batches_by_budget.index(max_batches)
+    new_amount = budgets[scarcest_index].amount * max_batches / batch_count
+    lowered_budgets[scarcest_index] = budgets[scarcest_index]._replace(amount=new_amount)
+    return lowered_budgets
 
 
 def _count_reserve(waiting_rows: Ints, floors: Ints, budgets: Sequence[Budget]) -> int:
@@ -152,7 +153,7 @@ def _compute_weights(lag: Lag, limits: Limits) -> Floats:
 
 
 def _trim_to_limit(offsets: Ints, min_offsets: Ints, limit: int | None) -> Ints:
-    """Reduce `offsets` in place to at most `limit` in sum, those furthest above minimum first."""
+    """Reduce the sum of `offsets` to `limit`, in place, those furthest above minimum first."""
     excess = 0 if limit is None else int(offsets.sum()) - limit
     for i in np.argsort(min_offsets - offsets, kind="stable").tolist() if excess > 0 else ():
         removed_offsets = min(excess, int(offsets[i] - min_offsets[i]))

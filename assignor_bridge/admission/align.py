@@ -95,7 +95,7 @@ def _flag_usable_times(times: RecordTimes, alignment: Alignment) -> Flags:
 def _advance_in_steps(
     lag: Lag, end: Ints, is_at_horizon: Flags, stamp_ms: Ints, steps: Mapping[tuple[str, int], int]
 ) -> AlignedEnds:
-    """Advance in steps the partitions that `end` would stop, unless they are at the horizon.
+    """Advance in steps, in place, the partitions that `end` stops, unless they are at the horizon.
 
     If no partition would advance, the one with the lowest `stamp_ms` advances by one offset.
     """

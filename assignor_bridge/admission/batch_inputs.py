@@ -29,6 +29,7 @@ class Lag:
     topic: Ints
     partition: Ints
     start: Ints
+    #: First offset after the unread records.
     latest: Ints
     #: Slot seconds per offset.
     seconds_per_offset: Floats
@@ -133,5 +134,5 @@ class Admission:
     """The batch's end of each partition, the limit that held offsets back, and the memory."""
 
     end: Ints
-    held_back_by: str | None  # a `Budget.name`, or `time` (alignment)
+    held_back_by: str | None  # a `Budget.name`, `time` (alignment), or None for no limit
     memory: Memory

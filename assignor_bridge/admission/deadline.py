@@ -28,7 +28,7 @@ _MARGIN_BATCHES = 10  # part of the margin, in median batch durations
 _URGENT_SHARE = 0.5  # share of each batch that the margin assumes for reading one partition's lag
 _MAX_SHARE_OF_RETENTION = 0.5  # upper bound of the margin, as a share of the retention time
 _MIN_MARGIN_S = 0.001  # so that divisions are safe
-_MAX_HALVINGS = 10  # maximum halvings of the margin, to group partitions by the time left
+_URGENT_GROUPS = 10  # groups by time left: 1/2 to 1 of the margin, 1/4 to 1/2, ..., the remainder
 
 
 def compute_seconds_left(stamp_ms: Ints, retention_s: Floats, now_ms: int) -> Floats:
@@ -44,10 +44,8 @@ def compute_seconds_left(stamp_ms: Ints, retention_s: Floats, now_ms: int) -> Fl
 
 def compare_with_margin(lag: Lag, times: Sequence[BatchTime]) -> Floats:
     """Return each partition's time left as a share of its margin; below 1 it is urgent."""
-    batch_s = float(np.median([time.seconds for time in times] or [0.0]))
-    s_per_offset = float(
-        np.median([time.seconds / max(time.offsets, 1.0) for time in times] or [0.0])
-    )
+    batch_s = float(np.median([t.seconds for t in times] or [0.0]))
+    s_per_offset = float(np.median([t.seconds / max(t.offsets, 1.0) for t in times] or [0.0]))
     needed_s = _MARGIN_S + _MARGIN_BATCHES * batch_s + lag.size * s_per_offset / _URGENT_SHARE
     margin_s = np.minimum(needed_s, _MAX_SHARE_OF_RETENTION * lag.retention_s)
     return np.asarray(lag.seconds_left / np.maximum(margin_s, _MIN_MARGIN_S))
@@ -62,23 +60,23 @@ def raise_urgent_minimums(
     *,
     margin_share: Floats,
 ) -> Ints:
-    """Raise the minimums of urgent partitions within the budgets, most urgent first.
+    """Return the minimums, raised for urgent partitions within the budgets, most urgent first.
 
     `margin_share` is the time left as a share of the margin; for the other parameters see `fill`.
     """
     min_offsets = min_offsets.copy()
     urgent_rows = order[(margin_share < 1)[order]]
-    halvings = np.floor(np.log2(np.maximum(margin_share[urgent_rows], 0.5**_MAX_HALVINGS)))
-    for halving in np.unique(halvings).tolist():
-        rows = urgent_rows[halvings == halving]
+    groups = np.floor(np.log2(np.maximum(margin_share[urgent_rows], 0.5**_URGENT_GROUPS)))
+    for group in np.unique(groups).tolist():
+        rows = urgent_rows[groups == group]
         minimums = min_offsets[rows]
         remaining_budgets = []
         for name, cost, amount in budgets:
             used_amount = float(cost @ min_offsets - cost[rows] @ minimums)
             remaining_budgets.append(Budget(name, cost[rows], amount - used_amount))
-        min_offsets[rows], limited_by = fill(
+        min_offsets[rows], held_back_by = fill(
             minimums, max_offsets[rows], weight[rows], remaining_budgets, np.arange(len(rows))
         )
-        if limited_by is not None:
+        if held_back_by is not None:
             break
     return min_offsets

@@ -42,14 +42,14 @@ def fill(
     queue = queue[(offsets < max_offsets)[queue]]
     extra_offsets = len(queue)
     for budget in budgets:
-        amounts = float(budget.cost @ offsets) + np.cumsum(budget.cost[queue])
-        extra_offsets = min(extra_offsets, int(np.searchsorted(amounts, budget.amount, "right")))
+        usage = float(budget.cost @ offsets) + np.cumsum(budget.cost[queue])
+        extra_offsets = min(extra_offsets, int(np.searchsorted(usage, budget.amount, "right")))
     offsets[queue[:extra_offsets]] += 1
     return offsets, budgets[levels.index(level)].name
 
 
 def _find_level(min_offsets: Ints, max_offsets: Ints, weight: Floats, budget: Budget) -> float:
-    """Return the level at which a budget is used up; infinite if it covers all offsets."""
+    """Return the level that uses up a budget: 0 if minimums exceed it, inf if it covers all."""
     cost, amount = budget.cost, budget.amount
     if float(cost @ max_offsets) <= amount:
         return math.inf

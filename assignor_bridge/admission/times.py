@@ -27,7 +27,7 @@ _PRIOR_SIGMA = 30.0  # standard deviation of the slope's prior around 1
 _MIN_NOISE = 0.05  # lower bound of the noise, as a share of the median batch duration
 _SIGMA_PER_MAD = 1.48  # standard deviation of normal noise over its median absolute deviation
 MIN_READING_SHARE = 0.25  # share of the target kept for reading, even if the fixed part is longer
-_SLOW_GROWTH = 1.5  # maximum growth of the median reading time towards that share
+_SLOW_GROWTH = 1.5  # maximum growth of the median reading time towards MIN_READING_SHARE
 _FIRST_READING_SHARE = 0.5  # share of the target for reading in the first batch
 
 
@@ -41,7 +41,7 @@ def limit_growth(times: Sequence[BatchTime], slots: float) -> int:
     return int(max(FIRST_OFFSETS * max(slots, 1.0), _MAX_GROWTH * largest_offsets))
 
 
-def fit_reading_s(times: Sequence[BatchTime], target_s: float) -> float:
+def compute_reading_s(times: Sequence[BatchTime], target_s: float) -> float:
     """Return the reading seconds per slot of a batch that takes `target_s`, at least a minimum."""
     if not times:
         return _FIRST_READING_SHARE * target_s
@@ -73,5 +73,5 @@ def _estimate_slope(reading_s: Floats, batch_s: Floats) -> float:
 
 def _find_weighted_median(values: Floats, weights: Floats) -> float:
     order = np.argsort(values, kind="stable")
-    middle = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
-    return float(values[order][middle])
+    median_index = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
+    return float(values[order][median_index])

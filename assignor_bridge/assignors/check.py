@@ -16,7 +16,7 @@ import numpy as np
 from assignor_bridge.assignors.claims import resolve_claims
 from assignor_bridge.assignors.group import Assignment
 from assignor_bridge.assignors.partitions import Partitions
-from assignor_bridge.errors import AssignorError, PlanError, describe_error, to_one_line
+from assignor_bridge.errors import AssignorError, PlanError, describe_error, pluralize, to_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +32,7 @@ _RULE = (
 
 
 def assign_checked(assignor: Assignor, group: Group) -> Assignment:
-    """Run an assignor and check its answer; raise PlanError, or its own AssignorError."""
+    """Run an assignor and check its answer; raise PlanError or the assignor's own AssignorError."""
     try:
         answer = assignor.assign(group)
     except AssignorError:
@@ -70,11 +70,12 @@ def check_assignment(name: str, group: Group, answer: Any) -> Assignment:
     if assignment.withheld is not None:
         check.check_withheld(assignment.owner, assignment.withheld)
         is_missing &= assignment.withheld < 0
-    total = int(group.subscribed.sum())
-    check.fail_if(np.flatnonzero(is_missing), "left", f"of {total} partitions without a member")
+    missing_ids, total = np.flatnonzero(is_missing), int(group.subscribed.sum())
+    check.fail_if(missing_ids, f"left {len(missing_ids)} of {total} partitions without a member")
     for member, copies in assignment.standbys.items():
         owned_ids = copies.ids[assignment.owner[copies.ids] == check.index[member]]
-        check.fail_if(owned_ids, f"made {member!r} the standby of", "partitions that it owns")
+        owned_text = pluralize(len(owned_ids), "partition")
+        check.fail_if(owned_ids, f"made {member!r} the standby of {owned_text} that it owns")
     return assignment
 
 
@@ -112,11 +113,10 @@ class _AnswerCheck:
             f"assignor {self.name!r} {problem}{': ' + detail_text if detail_text else ''}. {_RULE}"
         )
 
-    def fail_if(self, partition_ids: NDArray[np.integer], action: str, problem: str) -> None:
-        """Fail if `partition_ids` is not empty; list their number and first five names."""
+    def fail_if(self, partition_ids: NDArray[np.integer], problem: str) -> None:
+        """Fail if there are such partitions, and name the first five."""
         if len(partition_ids):
-            names = (self.catalog.name(int(i)) for i in partition_ids[:5])
-            self.fail(f"{action} {len(partition_ids)} {problem}", names)
+            self.fail(problem, (self.catalog.name(int(i)) for i in partition_ids[:5]))
 
     def rebuild(self, answer: Assignment) -> Assignment:
         """Check each part of `answer`, and return a new Assignment built from these parts."""
@@ -140,13 +140,13 @@ class _AnswerCheck:
         """Check an array of member indices, one per partition; -1 means no member."""
         indices, total, member_count = np.asarray(values), self.catalog.total, len(self.group.ids)
         if indices.ndim != 1 or (indices.dtype.kind not in "iu" and len(indices)):
-            layout = f"{indices.ndim} dimensions of {indices.dtype}"
+            layout = f"{pluralize(indices.ndim, 'dimension')} of {indices.dtype}"
             self.fail(f"returned {part!r} with {layout}, not one dimension of member indices")
         if len(indices) != total:
-            self.fail(f"returned {len(indices)} member indices in {part!r} for {total} partitions")
+            self.fail(f"returned {part!r} of length {len(indices)}, not {total}, one per partition")
         for member in (int(indices.min()), int(indices.max())) if total else ():
             if not -1 <= member < member_count:
-                self.fail(f"put member index {member} in {part!r} of a group of {member_count}")
+                self.fail(f"put member index {member} in {part!r}, not -1 to {member_count - 1}")
         return indices.astype(np.int32, copy=False)
 
     def check_member(self, member: Any) -> None:
@@ -184,7 +184,7 @@ class _AnswerCheck:
         is_number = isinstance(partition, (int, np.integer)) and not isinstance(partition, bool)
         if not is_number or not 0 <= partition < count:
             type_note = "" if is_number else f" (a {type(partition).__name__})"
-            description = f"{topic}-{str(partition)[:40]}{type_note} ({count} partitions exist)"
+            description = f"{topic}-{str(partition)[:40]}{type_note} (existing partitions: {count})"
             self.fail(f"gave {name!r} a partition that does not exist", (description,))
         partition_id = self.catalog.span(topic).start + int(partition)
         if owner[partition_id] >= 0:
@@ -204,20 +204,22 @@ class _AnswerCheck:
             if len(foreign_ids):
                 member = self.group.ids[int(owner[foreign_ids[0]])]
                 self.fail(
-                    f"{verb} {len(foreign_ids)} partitions {preposition} members that do not "
-                    "subscribe to them",
+                    f"{verb} {pluralize(len(foreign_ids), 'partition')} {preposition} members that "
+                    "do not subscribe to the topic",
                     (f"{self.catalog.name(int(foreign_ids[0]))} {preposition} {member!r}",),
                 )
 
     def check_withheld(self, owner: NDArray[np.integer], withheld: NDArray[np.integer]) -> None:
-        """Check that withheld partitions have no new owner and that another member claims them."""
+        """Check that withheld partitions have a subscribed receiver, another claimant, no owner."""
         is_withheld = withheld >= 0
         if not is_withheld.any():
             return
-        self.fail_if(np.flatnonzero(is_withheld & (owner >= 0)), "gave and withheld", "partitions")
+        given_ids = np.flatnonzero(is_withheld & (owner >= 0))
+        self.fail_if(given_ids, f"gave and withheld {pluralize(len(given_ids), 'partition')}")
         self.check_subscriptions(withheld, "withheld", "for")
         claims = resolve_claims(self.group)
         has_other_claim = np.zeros(len(owner), np.bool_)
         has_other_claim[claims.ids[withheld[claims.ids] != claims.claimant]] = True
         unclaimed_ids = np.flatnonzero(is_withheld & ~has_other_claim)
-        self.fail_if(unclaimed_ids, "withheld", "partitions that no other member claims")
+        unclaimed_text = pluralize(len(unclaimed_ids), "partition")
+        self.fail_if(unclaimed_ids, f"withheld {unclaimed_text} that no other member claims")

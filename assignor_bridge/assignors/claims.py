@@ -44,8 +44,8 @@ def resolve_claims(group: Group, *, newest_only: bool = False) -> Claims:
         return claims
     if newest_only:
         generation_of_member = _list_generations(group)
-        is_newest = generation_of_member[claimant] == generation_of_member.max()
-        ids, claimant = ids[is_newest], claimant[is_newest]
+        is_current = generation_of_member[claimant] == generation_of_member.max()
+        ids, claimant = ids[is_current], claimant[is_current]
     if int(np.bincount(ids, minlength=1).max()) > 1:
         generation = _list_generations(group)[claimant]
         newest_generation = np.full(len(owner), -2, np.int64)
@@ -54,8 +54,8 @@ def resolve_claims(group: Group, *, newest_only: bool = False) -> Claims:
         ids, claimant = ids[is_newest], claimant[is_newest]
         is_uncontested = np.bincount(ids, minlength=len(owner))[ids] == 1
         ids, claimant = ids[is_uncontested], claimant[is_uncontested]
-    is_subscribed = _is_subscribed(group, ids, claimant)
-    owner[ids[is_subscribed]] = claimant[is_subscribed]
+    selection = _select_subscribed(group, ids, claimant)
+    owner[ids[selection]] = claimant[selection]
     return claims
 
 
@@ -74,8 +74,8 @@ def _list_generations(group: Group) -> Ids:
     )
 
 
-def _is_subscribed(group: Group, ids: Ids, claimant: Ids) -> NDArray[np.bool_] | slice:
-    """Return which claims have a subscribed topic; a full slice if all members subscribe to all."""
+def _select_subscribed(group: Group, ids: Ids, claimant: Ids) -> NDArray[np.bool_] | slice:
+    """Return an index of the claims whose member subscribes: flags, or a slice if all do."""
     names = group.catalog.names
     if len(group.subscriptions) == 1 and group.subscriptions[0][0].issuperset(names):
         return slice(None)

@@ -137,5 +137,5 @@ def _withhold(group: Group, claims: Claims, owner: Owners) -> Assignment:
     is_withheld &= (claims.owner != owner) & (owner >= 0)
     if not is_withheld.any():
         return Assignment(group, owner)
-    next_owner = np.where(is_withheld, owner, -1).astype(np.int32)
-    return Assignment(group, np.where(is_withheld, -1, owner), withheld=next_owner)
+    withheld = np.where(is_withheld, owner, -1).astype(np.int32)
+    return Assignment(group, np.where(is_withheld, -1, owner), withheld=withheld)

@@ -47,7 +47,9 @@ def find(name: str) -> Assignor:
     points = metadata.entry_points(group=ENTRY_POINT_GROUP, name=name)
     for point in sorted(points, key=lambda p: p.value):
         with convert_errors(
-            OptionError, f"assignor {name!r} (entry point {point.value}) could not be loaded: {{}}"
+            OptionError,
+            f"assignor {name!r} (entry point {point.value}) could not be loaded: {{}}. "
+            "Correct or uninstall the package that registers it",
         ):
             user_object = point.load()
         return CustomAssignor(name, user_object)
@@ -59,7 +61,7 @@ def _import_object(name: str) -> Any:
     with convert_errors(
         OptionError,
         f"assignor {name!r} could not be loaded: {{}}. "
-        "Write 'package.module:Class', and make the package importable for the planner",
+        "Write 'package.module:Class', and make the package importable",
     ):
         user_object: Any = import_module(module_name)
         for attribute in attribute_path.split("."):

@@ -209,9 +209,9 @@ class Assignment(Mapping[str, Partitions]):
     def arrays(self) -> list[Ids]:
         """Sorted partition ids of each member (see `Catalog`), by the member's index."""
         order = stable_order(self.owner + 1)
-        unassigned = len(order) - int(self.counts.sum())
-        cuts = (unassigned + np.cumsum(self.counts)).tolist()
-        return [order[a:b] for a, b in itertools.pairwise((unassigned, *cuts))]
+        unassigned_count = len(order) - int(self.counts.sum())
+        cuts = (unassigned_count + np.cumsum(self.counts)).tolist()
+        return [order[a:b] for a, b in itertools.pairwise((unassigned_count, *cuts))]
 
     @cached_property
     def _index(self) -> dict[str, int]:

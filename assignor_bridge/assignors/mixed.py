@@ -52,7 +52,7 @@ def balance_mixed_subscriptions(
     >>> owner.tolist()
     [0, 1, 1, 0]
     """
-    ids_by_topic, classes, far_members = split_topics_by_rack_set(catalog, classes, racks)
+    ids_by_topic, classes, far_members_by_topic = split_topics_by_rack_set(catalog, classes, racks)
     members_by_topic: dict[int, list[int]] = {}
     for topics, members in classes:
         for topic in topics:
@@ -61,19 +61,19 @@ def balance_mixed_subscriptions(
     claimed_owners = {t: owner_by_partition.copy() for t, owner_by_partition in owners.items()}
     load = np.zeros(max(max(members) for _, members in classes) + 1, np.int64)
     for topic, owner_by_partition in owners.items():
-        if topic in far_members:
-            owner_by_partition[np.isin(owner_by_partition, list(far_members[topic]))] = -1
+        if far_members := far_members_by_topic.get(topic):
+            owner_by_partition[np.isin(owner_by_partition, list(far_members))] = -1
         load += np.bincount(owner_by_partition[owner_by_partition >= 0], minlength=len(load))
     # 1. Assign the unowned partitions.
     for topic in sorted(members_by_topic, key=lambda t: (len(members_by_topic[t]), t)):
-        unowned = np.flatnonzero(owners[topic] < 0)
-        if len(unowned):
+        unowned_indices = np.flatnonzero(owners[topic] < 0)
+        if len(unowned_indices):
             subscribers = members_by_topic[topic]
-            near_members = [m for m in subscribers if m not in far_members.get(topic, ())]
-            receivers = _choose_least_loaded(
-                load, np.asarray(sorted(near_members or subscribers)), len(unowned)
-            )
-            owners[topic][unowned] = receivers
+            far_members = far_members_by_topic.get(topic, _NO_MEMBERS)
+            near_members = [m for m in subscribers if m not in far_members]
+            candidates = np.asarray(sorted(near_members or subscribers))
+            receivers = _choose_least_loaded(load, candidates, len(unowned_indices))
+            owners[topic][unowned_indices] = receivers
             load += np.bincount(receivers, minlength=len(load))
     flow = _Flow(
         [topics for topics, _ in classes],
@@ -81,13 +81,13 @@ def balance_mixed_subscriptions(
         {t: _count_by_member(owner_by_partition) for t, owner_by_partition in owners.items()},
         {t: _count_by_member(claimed_owner) for t, claimed_owner in claimed_owners.items()},
         load.tolist(),
-        far_members,
+        far_members_by_topic,
     )
     # 2. and 3. Move partitions.
     chains_moved, cycles_moved = _move_along_chains(flow), _move_along_cycles(flow)
     # 4. Choose the partitions.
     for topic, owner_by_partition in owners.items():
-        if chains_moved or cycles_moved or far_members:
+        if chains_moved or cycles_moved or far_members_by_topic:
             _choose_partitions(owner_by_partition, claimed_owners[topic], flow.count[topic])
         owner[ids_by_topic[topic]] = owner_by_partition
 
@@ -120,15 +120,15 @@ def _choose_partitions(
     """Choose each member's partitions of a topic, in place: claimed, then assigned, then any."""
     assigned_owner = owner_by_partition.copy()
     owner_by_partition[:] = -1
-    missing_counts = dict(counts)
+    missing_count_by_member = dict(counts)
     for preferred_owner in (claimed_owner, assigned_owner):
         for index, member in enumerate(preferred_owner.tolist()):
-            if owner_by_partition[index] < 0 and missing_counts.get(member, 0):
+            if owner_by_partition[index] < 0 and missing_count_by_member.get(member, 0):
                 owner_by_partition[index] = member
-                missing_counts[member] -= 1
-    members = sorted(missing_counts)
+                missing_count_by_member[member] -= 1
+    members = sorted(missing_count_by_member)
     owner_by_partition[owner_by_partition < 0] = np.repeat(
-        members, [missing_counts[member] for member in members]
+        members, [missing_count_by_member[member] for member in members]
     )
 
 
@@ -143,11 +143,11 @@ class _Flow:
     #: By topic and member: number of partitions assigned now; no zeros.
     count: dict[int, dict[int, int]]
     #: By topic and member: number of partitions claimed.
-    claimed_count: dict[int, dict[int, int]]
+    claim_count: dict[int, dict[int, int]]
     #: By member: number of partitions over all topics.
     load: list[int]
     #: By topic: the members without a replica in their rack; no empty sets.
-    far_members: dict[int, frozenset[int]]
+    far_members_by_topic: dict[int, frozenset[int]]
 
     def move(self, topic: int, giver: int, taker: int) -> None:
         """Move one partition of `topic`; the caller updates the loads."""
@@ -168,9 +168,9 @@ def _move_along_chains(flow: _Flow) -> bool:
         is_done: dict[int, bool] = {}
         for receiver in sorted(flow.class_by_member, key=lambda m: (load[m], m)):
             while not is_done.get(receiver):
-                next_step, giver = _find_givers(flow, receiver)
+                step_by_giver, giver = _find_givers(flow, receiver)
                 if load[giver] < load[receiver] + 2:
-                    for member in next_step:  # their givers are givers of `receiver` too
+                    for member in step_by_giver:  # their givers are givers of `receiver` too
                         if load[member] >= load[receiver]:
                             is_done[member] = True
                     is_done[receiver] = True
@@ -178,7 +178,7 @@ def _move_along_chains(flow: _Flow) -> bool:
                 load[giver] -= 1
                 load[receiver] += 1
                 while giver != receiver:
-                    topic, taker = next_step[giver]
+                    topic, taker = step_by_giver[giver]
                     flow.move(topic, giver, taker)
                     giver = taker
                 may_improve = has_changed = True
@@ -186,8 +186,8 @@ def _move_along_chains(flow: _Flow) -> bool:
 
 
 def _find_givers(flow: _Flow, receiver: int) -> tuple[dict[int, tuple[int, int]], int]:
-    """Return the next step (topic, taker) of each giver and `receiver`, and the most loaded."""
-    next_step: dict[int, tuple[int, int]] = {receiver: (-1, -1)}
+    """Return each giver's step (topic, taker), (-1, -1) for `receiver`; and the most loaded."""
+    step_by_giver: dict[int, tuple[int, int]] = {receiver: (-1, -1)}
     seen_topics: set[int] = set()
     seen_classes: set[int] = set()
     queue = deque((receiver,))
@@ -203,12 +203,12 @@ def _find_givers(flow: _Flow, receiver: int) -> tuple[dict[int, tuple[int, int]]
                 continue
             seen_topics.add(topic)
             for giver in flow.count[topic]:
-                if giver not in next_step:
-                    next_step[giver] = (topic, taker)
+                if giver not in step_by_giver:
+                    step_by_giver[giver] = (topic, taker)
                     queue.append(giver)
                     if flow.load[giver] > flow.load[most_loaded]:
                         most_loaded = giver
-    return next_step, most_loaded
+    return step_by_giver, most_loaded
 
 
 def _move_along_cycles(flow: _Flow) -> bool:
@@ -234,12 +234,13 @@ def _find_saving_cycle(flow: _Flow) -> list[tuple[int, int]]:
     """
     lost_claims = [
         (topic, member)
-        for topic, claimed_count in flow.claimed_count.items()
-        for member, count in claimed_count.items()
+        for topic, claim_count_by_member in flow.claim_count.items()
+        for member, count in claim_count_by_member.items()
         if flow.count[topic].get(member, 0) < count
     ]
     if not lost_claims and not any(
-        flow.far_members.get(t, _NO_MEMBERS) & count.keys() for t, count in flow.count.items()
+        flow.far_members_by_topic.get(t, _NO_MEMBERS) & count.keys()
+        for t, count in flow.count.items()
     ):
         return []
     members = sorted(flow.class_by_member)
@@ -251,19 +252,19 @@ def _find_saving_cycle(flow: _Flow) -> list[tuple[int, int]]:
     crossing_cost = 2 * first_level_node + max(flow.load) + 2  # more than all moves of a cycle
     edges: list[tuple[int, int, int]] = []
     for topic, count_by_member in flow.count.items():
-        claimed_count = flow.claimed_count[topic]
-        far_members = flow.far_members.get(topic, _NO_MEMBERS)
+        claim_count_by_member = flow.claim_count[topic]
+        far_members = flow.far_members_by_topic.get(topic, _NO_MEMBERS)
         for m, count in count_by_member.items():  # giving away an unclaimed partition saves a move
-            saving = int(count > claimed_count.get(m, 0)) + crossing_cost * (m in far_members)
+            saving = (count > claim_count_by_member.get(m, 0)) + crossing_cost * (m in far_members)
             edges.append((node_by_member[m], node_by_topic[topic], -saving))
     for topic, m in lost_claims:  # taking a claimed partition back
-        is_far = m in flow.far_members.get(topic, _NO_MEMBERS)
+        is_far = m in flow.far_members_by_topic.get(topic, _NO_MEMBERS)
         edges.append((node_by_topic[topic], node_by_member[m], crossing_cost * is_far))
     # All members of a class are in one rack.
     member_by_class = {class_index: m for m, class_index in flow.class_by_member.items()}
     for class_index, topics_of_class in enumerate(flow.topics):
         for t in topics_of_class:
-            is_far = member_by_class[class_index] in flow.far_members.get(t, _NO_MEMBERS)
+            is_far = member_by_class[class_index] in flow.far_members_by_topic.get(t, _NO_MEMBERS)
             cost = 1 + crossing_cost * is_far
             edges.append((node_by_topic[t], first_class_node + class_index, cost))
     min_load = min(flow.load[m] for m in members)

@@ -30,12 +30,12 @@ class CustomAssignor:
     `user_object` is a class (called without arguments), an object with `assign(group)`, or a
     function of a group.
 
-    Raises OptionError if the class raises an error, has no `assign`, or has an invalid name or
-    invalid protocols.
+    Raises OptionError if the class or an attribute raises an error, if there is no `assign`, or if
+    the name or the protocols are invalid.
     """
 
     def __init__(self, reference: str, user_object: Any) -> None:
-        self.name = reference  # until its own name is read
+        self.name = reference  # in messages until `_read_name` has read the name
         self._reference = reference
         self._user_object = user_object
         self._assignor = user_object
@@ -111,7 +111,7 @@ class CustomAssignor:
 
     @property
     def is_configured(self) -> bool:
-        """Whether `with_options` was called, with or without options."""
+        """Whether `with_options` has succeeded, with or without options."""
         return bool(self._variants)
 
     def _read_attribute(self, name: str, default: Any = None) -> Any:
@@ -122,7 +122,7 @@ class CustomAssignor:
             return getattr(self._assignor, name, default)
 
     def _call(self, method: str, expected_type: Any, expected: str, *arguments: Any) -> Any:
-        """Return an optional method's answer, None without it; raise PlanError if it is invalid."""
+        """Call a method, if it exists; raise PlanError for an error or a value of a wrong type."""
         if (function := self._read_attribute(method)) is None:
             return None
         with convert_errors(PlanError, f"assignor {self.name!r} raised {{}} in {method}"):
@@ -161,7 +161,7 @@ class CustomAssignor:
         if not is_sequence or not protocols or any(p not in _PROTOCOLS for p in protocols):
             raise OptionError(
                 f"assignor {self._reference!r} has invalid protocols "
-                f"(a {type(protocols).__name__}): expected a tuple of {' and/or '.join(_PROTOCOLS)}"
+                f"(a {type(protocols).__name__}): expected a tuple of EAGER, COOPERATIVE, or both"
             )
         return tuple(protocols)
 
@@ -183,19 +183,19 @@ def configure_assignors(
     Raises OptionError if an assignor is unknown or fails, or an option belongs to no assignor.
     """
     assignors = {name: find(name) for name in names}
-    by_name = {a.name.lower(): a for a in assignors.values() if isinstance(a, CustomAssignor)}
-    options_by_name: dict[str, dict[str, str]] = {name: {} for name in by_name}
+    custom_by_key = {a.name.lower(): a for a in assignors.values() if isinstance(a, CustomAssignor)}
+    options_by_key: dict[str, dict[str, str]] = {key: {} for key in custom_by_key}
     for option, value in options:
-        matching_names = [n for n in by_name if option.lower().startswith(f"{n}.")]
-        assignor_name = max(matching_names, key=len, default=None)
-        if assignor_name is None:
-            custom_names = ", ".join(repr(a.name) for a in by_name.values()) or "none"
+        matching_keys = [key for key in custom_by_key if option.lower().startswith(f"{key}.")]
+        assignor_key = max(matching_keys, key=len, default=None)
+        if assignor_key is None:
+            custom_names = ", ".join(repr(a.name) for a in custom_by_key.values()) or "none"
             raise OptionError(
                 f"unknown option '{PREFIX}{option}': it does not begin with the name of a "
                 f"custom assignor in use ({custom_names})"
             )
-        options_by_name[assignor_name][option[len(assignor_name) + 1 :]] = value
+        options_by_key[assignor_key][option[len(assignor_key) + 1 :]] = value
     for name, assignor in assignors.items():
         if isinstance(assignor, CustomAssignor):
-            assignors[name] = assignor.with_options(options_by_name[assignor.name.lower()])
+            assignors[name] = assignor.with_options(options_by_key[assignor.name.lower()])
     return assignors

@@ -2,9 +2,8 @@
 
 A `Catalog` gives the partitions of all topics consecutive ids, topics sorted by name: partition
 number 3 of the second topic has the id `counts[0] + 3`. A set of partitions is a sorted array of
-ids; an assignment is an array with a member index for each partition id (`Assignment.owner`). Set
-operations and checks are a few passes over contiguous integers. One Python object per partition
-would cost 50 to 100 bytes, and 50 to 100 ns per access. Topic mappings are built on first use.
+ids; an assignment is an array with a member index for each partition id (`Assignment.owner`). One
+Python object per partition would cost 50 to 100 bytes, and 50 to 100 ns per access.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _NO_IDS = np.empty(0, np.int64)
 
 
 class Catalog(Mapping[str, int]):
-    """Topics with their partition counts, at least 0, and an id (from 0) for each partition.
+    """Topics with partition counts (ValueError if below 0), and an id from 0 for each partition.
 
     >>> catalog = Catalog({"t0": 2, "t1": 3})
     >>> catalog.ids({"t1": [0, 2]}), catalog.name(4)
@@ -90,12 +89,12 @@ class Catalog(Mapping[str, int]):
         return f"Catalog({dict(self)})"
 
     def span(self, topic: str | int) -> slice:
-        """Return the slice of partition ids that a topic (name or index) has."""
+        """Return the slice of a topic's partition ids; `topic` is a name or an index."""
         index = self.index[topic] if isinstance(topic, str) else topic
         return slice(int(self.starts[index]), int(self.starts[index + 1]))
 
     def all_of(self, topics: Sequence[int]) -> Ids:
-        """Return the partition ids of topics, given by distinct indices (at least one)."""
+        """Return the partition ids of the topics with these indices (distinct, at least one)."""
         if len(topics) == len(self):
             return np.arange(self.total)
         return np.concatenate([np.arange(self.starts[t], self.starts[t + 1]) for t in topics])
@@ -135,9 +134,7 @@ class Partitions(Mapping[str, tuple[int, ...]]):
         old_catalog = self.catalog
         if old_catalog is catalog or not len(self.ids):
             return self.ids
-        new_index = np.fromiter(
-            (catalog.index.get(n, -1) for n in old_catalog.names), np.int64, len(old_catalog)
-        )
+        new_index = np.fromiter((catalog.index.get(n, -1) for n in old_catalog.names), np.int64)
         old_topic = np.searchsorted(old_catalog.starts, self.ids, side="right") - 1
         number = self.ids - old_catalog.starts[old_topic]
         topic = new_index[old_topic]

@@ -73,7 +73,7 @@ def find_racks(group: Group) -> GroupRacks | None:
     return GroupRacks(rack_of_member, rack_set, near, near[:, :-1] @ members_per_rack)
 
 
-def find_task_racks(group: Group, tasks: int) -> GroupRacks | None:
+def find_task_racks(group: Group, task_count: int) -> GroupRacks | None:
     """Return the racks of tasks (partition p of each topic), or None if they do not matter.
 
     A member with a rack is near to a task if that rack has the most partitions of the task.
@@ -81,7 +81,7 @@ def find_task_racks(group: Group, tasks: int) -> GroupRacks | None:
     racks = find_racks(group)
     if racks is None:
         return None
-    replica_counts = np.zeros((tasks, racks.near.shape[1] - 1), np.int64)
+    replica_counts = np.zeros((task_count, racks.near.shape[1] - 1), np.int64)
     for topic in group.subscribers:
         rack_set = racks.rack_set[group.catalog.span(topic)]
         replica_counts[: group.catalog[topic]] += racks.near[rack_set, :-1]
@@ -107,13 +107,13 @@ def assign_unowned_by_rack(
     member has room, a partition stays with its old owner if that has room (not in Kafka).
     (3) The remaining partitions go to the next members with room, extra ones last.
     """
-    unowned = ids[owner[ids] < 0]
+    unowned_ids = ids[owner[ids] < 0]
     quotas = _MemberQuotas(owner, ids, members, racks.rack_of_member.tolist())
     near = [[*flags, False] for flags in racks.near[:, :-1].tolist()]  # False: no rack
     # 1. Assign to near members.
     ids_without_near_member = []
-    fewest_near_first = np.argsort(racks.near_counts[racks.rack_set[unowned]], kind="stable")
-    for partition in unowned[fewest_near_first].tolist():
+    fewest_near_first = np.argsort(racks.near_counts[racks.rack_set[unowned_ids]], kind="stable")
+    for partition in unowned_ids[fewest_near_first].tolist():
         member = quotas.take_near(near[racks.rack_set[partition]])
         if member < 0:
             ids_without_near_member.append(partition)
@@ -136,7 +136,7 @@ def assign_unowned_by_rack(
 def split_topics_by_rack_set(
     catalog: Catalog, classes: Sequence[Subscription], racks: GroupRacks | None
 ) -> tuple[dict[int, Ids], Sequence[Subscription], dict[int, frozenset[int]]]:
-    """Split topics by rack set; return each part's partition ids, the classes, and far members."""
+    """Split topics by rack set; return ids by part, the classes' parts, and far members by part."""
     topics = sorted({topic for topics_of_class, _ in classes for topic in topics_of_class})
     if racks is None:
         return {t: catalog.all_of([t]) for t in topics}, classes, {}
@@ -149,7 +149,7 @@ def split_topics_by_rack_set(
             ids_by_part[topic * set_count + rack_set] = ids[racks.rack_set[ids] == rack_set]
             parts_by_topic[topic].append(topic * set_count + rack_set)
     members_by_class: dict[tuple[tuple[int, ...], int], list[int]] = {}
-    far_members: dict[int, set[int]] = {}
+    far_members_by_part: dict[int, set[int]] = {}
     for topics_of_class, members in classes:
         class_parts = tuple(part for topic in topics_of_class for part in parts_by_topic[topic])
         for member in members:
@@ -157,9 +157,9 @@ def split_topics_by_rack_set(
             members_by_class.setdefault((class_parts, rack), []).append(member)
             for part in class_parts:
                 if not racks.near[part % set_count, rack]:
-                    far_members.setdefault(part, set()).add(member)
+                    far_members_by_part.setdefault(part, set()).add(member)
     part_classes = [(parts, tuple(members)) for (parts, _), members in members_by_class.items()]
-    return ids_by_part, part_classes, {part: frozenset(ms) for part, ms in far_members.items()}
+    return ids_by_part, part_classes, {p: frozenset(ms) for p, ms in far_members_by_part.items()}
 
 
 class _MemberQuotas:

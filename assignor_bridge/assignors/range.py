@@ -40,11 +40,8 @@ def assign_range(group: Group) -> Assignment:
     for topic, subscribers in group.subscribers.items():
         if subscribers not in members_by_subscribers:
             members_by_subscribers[subscribers] = tuple(sorted(subscribers, key=rank.__getitem__))
-        states.append(
-            _TopicAssignment(
-                group, topic, members_by_subscribers[subscribers], owner[group.catalog.span(topic)]
-            )
-        )
+        members, topic_owner = members_by_subscribers[subscribers], owner[group.catalog.span(topic)]
+        states.append(_TopicAssignment(group, topic, members, topic_owner))
     if any(state.racks_matter for state in states):
         _assign_near_members(states)
         for state in states:
@@ -60,7 +57,7 @@ def assign_range(group: Group) -> Assignment:
 class _TopicAssignment:
     """The members' partition counts in one topic (Kafka's TopicAssignmentState)."""
 
-    def __init__(self, group: Group, name: str, members: tuple[int, ...], owner: Owners) -> None:
+    def __init__(self, group: Group, topic: str, members: tuple[int, ...], owner: Owners) -> None:
         self.members = members
         #: A view of the owners of this topic's partitions.
         self.owner = owner
@@ -68,9 +65,9 @@ class _TopicAssignment:
         self.min_quota, self.extra_members = divmod(len(owner), len(members))
         self.counts = dict.fromkeys(members, 0)
         self.rack_by_member = {m: group.members[m].rack for m in members if group.members[m].rack}
-        replicas = group.partition_racks.get(name, {})
+        racks_by_partition = group.partition_racks.get(topic, {})
         partitions = range(len(owner) if self.rack_by_member else 0)
-        self.partition_racks = [frozenset(replicas.get(p, ())) for p in partitions]
+        self.partition_racks = [frozenset(racks_by_partition.get(p, ())) for p in partitions]
         all_racks = frozenset().union(*self.partition_racks)
         self.racks_matter = not all_racks.isdisjoint(self.rack_by_member.values()) and any(
             racks != all_racks for racks in self.partition_racks
@@ -92,8 +89,8 @@ class _TopicAssignment:
     def fill(self, may_assign: Callable[[int, int], bool]) -> None:
         """Give each member, in order, the unowned partitions that it may have, up to its room."""
         for member in self.members:
-            unowned = [p for p in np.flatnonzero(self.owner < 0).tolist() if may_assign(member, p)]
-            for partition in unowned[: self.count_room(member)]:
+            numbers = [p for p in np.flatnonzero(self.owner < 0).tolist() if may_assign(member, p)]
+            for partition in numbers[: self.count_room(member)]:
                 self.assign(member, partition)
 
 
@@ -107,12 +104,12 @@ def _assign_near_members(states: list[_TopicAssignment]) -> None:
             if shape_states[0].racks_matter:
                 shape_states[0].fill(shape_states[0].is_near)
             continue
-        members_with_room = list(members)
+        candidate_members = list(members)
         for partition in range(count):
-            for member in members_with_room:
+            for member in candidate_members:
                 if all(s.is_near(member, partition) and s.count_room(member) for s in shape_states):
                     for state in shape_states:
                         state.assign(member, partition)
                     if not any(s.count_room(member) for s in shape_states):
-                        members_with_room.remove(member)
+                        candidate_members.remove(member)
                     break

@@ -77,7 +77,7 @@ def lookup(name: str) -> Assignor:
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen assignor, and why earlier assignors in the list were passed over."""
+    """The chosen assignor, and why other assignors in the list were passed over."""
 
     assignor: Assignor
     #: One line for each assignor that was passed over.
@@ -94,14 +94,14 @@ def split_names(preference: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def choose(
-    preference: str | Iterable[str], group: Group, find: Callable[[str], Assignor] = lookup
+    preference: str | Iterable[str], group: Group, find_assignor: Callable[[str], Assignor] = lookup
 ) -> Choice:
     """Return the first assignor in `preference` that can assign `group`.
 
     An assignor with a reservation (`streams` for topics of different sizes) is also passed over,
     but the first such is used if no other accepts the group. `custom.Finder` finds custom ones too.
 
-    Raises OptionError for an unknown name, or if all assignors refuse; the message has each reason.
+    Raises OptionError for an unknown name or if all refuse (with reasons), PlanError if one fails.
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> group = Group((Member("C0", {"a"}), Member("C1", {"a", "b"})), {"a": 1, "b": 1})
@@ -110,7 +110,7 @@ def choose(
     """
     refusals: list[tuple[Assignor, str]] = []
     fallback: Assignor | None = None
-    for assignor in [find(name) for name in split_names(preference)]:
+    for assignor in [find_assignor(name) for name in split_names(preference)]:
         reason = assignor.refusal(group)
         if reason is None:
             reason = assignor.reservation(group)

@@ -18,24 +18,26 @@ _SAME_RACK, _SAME_HOST = 1, 2
 
 
 def place_standbys(
-    group: Group, active_members: Sequence[int], warm_members: Sequence[Sequence[int]], copies: int
+    group: Group,
+    active_members: Sequence[int],
+    warm_members: Sequence[Sequence[int]],
+    copies_per_task: int,
 ) -> list[set[int]]:
     """Return each member's standby tasks.
 
     `active_members` has each task's active member, `warm_members` the members with a copy of each
-    task. Each task gets `copies` copies (below the number of members). Steps: (1) keep copies on
-    members with room; (2) add missing copies to the farthest members; (3) move copies to farther
-    members.
+    task. `copies_per_task` is below the number of members. Steps: (1) keep copies on members with
+    room; (2) add missing copies to the farthest members; (3) move copies to farther members.
     """
     # 1. Keep copies.
-    placement = _StandbyPlacement(group, active_members, copies)
+    placement = _StandbyPlacement(group, active_members, copies_per_task)
     for task, members in enumerate(warm_members):
         for member in members:
-            if len(placement.holders[task]) <= copies and placement.has_room(task, member):
+            if len(placement.holders[task]) <= copies_per_task and placement.has_room(task, member):
                 placement.add(task, member)
     # 2. Add missing copies.
     for task in range(len(active_members)):
-        while len(placement.holders[task]) <= copies:
+        while len(placement.holders[task]) <= copies_per_task:
             placement.add_copy(task)
     # 3. Move copies.
     while sum(placement.move_farther(task) for task in range(len(active_members))):
@@ -46,7 +48,7 @@ def place_standbys(
 class _StandbyPlacement:
     """The standby copies that each member has so far."""
 
-    def __init__(self, group: Group, active_members: Sequence[int], copies: int) -> None:
+    def __init__(self, group: Group, active_members: Sequence[int], copies_per_task: int) -> None:
         self.hosts = _encode_names([m.host for m in group.members])
         self.racks = _encode_names([m.rack for m in group.members])
         #: Members with each task, the active member first.
@@ -55,7 +57,7 @@ class _StandbyPlacement:
         self.tasks: list[set[int]] = [set() for _ in group.members]
         self.counts = np.zeros(len(group.members), np.int64)  # standby copies by member
         #: Maximum copies per member; exceeded only if there is no other place for a copy.
-        self.max_copies = -(-copies * len(active_members) // len(group.members))
+        self.max_copies = -(-copies_per_task * len(active_members) // len(group.members))
 
     def has_room(self, task: int, member: int) -> bool:
         return self.counts[member] < self.max_copies and member not in self.holders[task]

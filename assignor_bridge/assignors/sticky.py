@@ -31,8 +31,8 @@ def assign_sticky(group: Group) -> Assignment:
 
     Promises, in order: (1) each subscribed partition goes to one subscriber; (2) counts are as
     balanced as subscriptions allow: no chain of moves takes a partition from one member to another
-    with two fewer (9/10/11 over overlapping subscriptions becomes 10/10/10); (3) if racks matter
-    (see `find_racks`), few partitions have no replica in their member's rack: the fewest if
+    with at least two fewer (9/10/11 over overlapping subscriptions becomes 10/10/10); (3) if racks
+    matter (see `find_racks`), few partitions have no replica in their member's rack: the fewest if
     subscriptions differ, and as few as Kafka's greedy algorithm finds if they are equal; (4) the
     fewest partitions move away from owners with valid claims (see `claims`). So nothing moves if
     nothing changed; without racks and with equal subscriptions, a leave moves only the leaver's
@@ -191,7 +191,7 @@ def release_surplus(catalog: Catalog, owner: Owners, ids: Ids, members: Ids) -> 
     is_above_quota = counts > quotas
     if not is_above_quota.any():
         return
-    quota_of_member = np.full(int(members.max()) + 2, -1, np.int64)  # the last cell is for -1
+    quota_of_member = np.full(int(members.max()) + 2, -1, np.int64)  # -1: within quota or no owner
     quota_of_member[members[is_above_quota]] = quotas[is_above_quota]
     candidates = ids[quota_of_member[owner[ids]] >= 0]
     topic = catalog.topic_of[candidates]
@@ -206,8 +206,8 @@ def release_surplus(catalog: Catalog, owner: Owners, ids: Ids, members: Ids) -> 
 
 def assign_unowned(owner: Owners, ids: Ids, members: Ids, fill: Fill = "deal") -> None:
     """Assign unowned partitions to members below their quota (step 2 of `divide_evenly`)."""
-    unowned = ids[owner[ids] < 0]
-    if not len(unowned):
+    unowned_ids = ids[owner[ids] < 0]
+    if not len(unowned_ids):
         return
     min_quota, extra_members = divmod(len(ids), len(members))
     counts = _count_owned(owner, ids, members)
@@ -225,7 +225,7 @@ def assign_unowned(owner: Owners, ids: Ids, members: Ids, fill: Fill = "deal") -
     else:
         order = np.flatnonzero(counts <= min_quota)[:remaining_members_to_get_an_extra_partition]
         receivers = np.concatenate((np.repeat(np.arange(len(members)), room), order))
-    owner[unowned] = members[receivers]
+    owner[unowned_ids] = members[receivers]
 
 
 def _count_owned(owner: Owners, ids: Ids, members: Ids) -> Ids:

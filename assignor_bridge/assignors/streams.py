@@ -40,8 +40,8 @@ def assign_streams(group: Group) -> Assignment:
     host, or else in a rack, without another copy of the task. `notes` reports topics with fewer
     partitions than tasks, and missing standbys. Ties: by task, then member id.
 
-    Source: Kafka Streams' tasks (KIP-441, KIP-924) and its priority of rack traffic over stickiness
-    (KIP-925); the article on assignment strategies.
+    Source: Kafka Streams' tasks (KIP-441, KIP-924), where rack traffic precedes stickiness
+    (KIP-925); the article that `assign_failover` cites.
 
     Raises OptionError if members subscribe to different topics.
 
@@ -60,44 +60,45 @@ def assign_streams(group: Group) -> Assignment:
         )
     catalog = group.catalog
     owner = np.full(catalog.total, -1, np.int32)
-    tasks = max((catalog[topic] for topic in group.subscribers), default=0)
-    if not tasks:
+    task_count = max((catalog[topic] for topic in group.subscribers), default=0)
+    if not task_count:
         return Assignment(group, owner)
-    task_owner = _find_task_owners(group, tasks)
-    warm_members = _find_warm_members(group, tasks)
+    task_owner = _find_task_owners(group, task_count)
+    warm_members = _find_warm_members(group, task_count)
     _balance_tasks(group, task_owner, warm_members)
     for topic in group.subscribers:
         owner[catalog.span(topic)] = task_owner[: catalog[topic]]
     notes = _list_short_topics(group)
-    copies = min(group.standby_replicas, len(group.members) - 1)
-    if copies < group.standby_replicas:
+    copies_per_task = min(group.standby_replicas, len(group.members) - 1)
+    if copies_per_task < group.standby_replicas:
         notes.append(
-            f"{pluralize(copies, 'standby')} per task instead of {group.standby_replicas}: "
-            f"the group has {pluralize(len(group.members), 'member')}"
+            f"{pluralize(copies_per_task, 'standby')} per task instead of "
+            f"{group.standby_replicas}: the group has {pluralize(len(group.members), 'member')}"
         )
     standbys: dict[str, Partitions] = {}
-    if copies:
-        tasks_of_members = place_standbys(group, task_owner.tolist(), warm_members, copies)
-        for name, standby_tasks in zip(group.ids, tasks_of_members, strict=True):
-            numbers = {t: [n for n in standby_tasks if n < catalog[t]] for t in group.subscribers}
-            standbys[name] = Partitions(catalog, catalog.ids(numbers))
+    if copies_per_task:
+        task_sets = place_standbys(group, task_owner.tolist(), warm_members, copies_per_task)
+        for member_id, tasks in zip(group.ids, task_sets, strict=True):
+            numbers_by_topic = {t: [n for n in tasks if n < catalog[t]] for t in group.subscribers}
+            standbys[member_id] = Partitions(catalog, catalog.ids(numbers_by_topic))
     return Assignment(group, owner, standbys=standbys, notes=tuple(notes))
 
 
 def _list_short_topics(group: Group) -> list[str]:
     count_by_topic = {topic: group.catalog[topic] for topic in group.subscribers}
-    tasks = max(count_by_topic.values(), default=0)
+    task_count = max(count_by_topic.values(), default=0)
+    tasks_text = pluralize(task_count, "task")
     return [
-        f"topic {topic!r} is short: {pluralize(count, 'partition')} for {pluralize(tasks, 'task')}"
+        f"topic {topic!r} is short: {pluralize(count, 'partition')} for {tasks_text}"
         for topic, count in count_by_topic.items()
-        if count < tasks
+        if count < task_count
     ]
 
 
-def _find_task_owners(group: Group, tasks: int) -> Owners:
+def _find_task_owners(group: Group, task_count: int) -> Owners:
     """Return the member that owns most of each task's partitions, -1 for none; ties by id."""
     owner = resolve_claims(group).owner
-    votes: list[Counter[int]] = [Counter() for _ in range(tasks)]
+    votes: list[Counter[int]] = [Counter() for _ in range(task_count)]
     for topic in group.subscribers:
         for task, member in enumerate(owner[group.catalog.span(topic)].tolist()):
             if member >= 0:
@@ -106,13 +107,13 @@ def _find_task_owners(group: Group, tasks: int) -> Owners:
     return np.asarray(owners, dtype=np.int32)
 
 
-def _find_warm_members(group: Group, tasks: int) -> list[list[int]]:
+def _find_warm_members(group: Group, task_count: int) -> list[list[int]]:
     """Return the members that report a standby copy of each task, sorted by id."""
-    warm_members: list[list[int]] = [[] for _ in range(tasks)]
+    warm_members: list[list[int]] = [[] for _ in range(task_count)]
     for index, member in enumerate(group.members):
         copied_tasks = {p for t, ps in member.standby.items() if t in group.subscribers for p in ps}
         for task in copied_tasks:
-            if 0 <= task < tasks:
+            if 0 <= task < task_count:
                 warm_members[task].append(index)
     return warm_members
 

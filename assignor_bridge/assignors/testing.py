@@ -14,7 +14,7 @@ import numpy as np
 
 from assignor_bridge.assignors.check import assign_checked
 from assignor_bridge.assignors.claims import resolve_claims
-from assignor_bridge.errors import AssignorError, PlanError
+from assignor_bridge.errors import AssignorError, PlanError, elide
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,14 +60,14 @@ def rebalance(assignor: Assignor, group: Group, generation: int = 0) -> list[Rou
         group = _add_user_data(assignor, group)
         old_owner = resolve_claims(group).owner
         assignment = assign_checked(assignor, group)
-        has_moved = (old_owner >= 0) & (old_owner != assignment.owner)
-        taken_ids = np.flatnonzero(has_moved & (assignment.owner >= 0))
+        was_taken = (old_owner >= 0) & (old_owner != assignment.owner)
+        given_away_ids = np.flatnonzero(was_taken & (assignment.owner >= 0))
         # With eager assignors all members revoke everything before they join.
-        if len(taken_ids) and "COOPERATIVE" in assignor.protocols:
-            names = ", ".join(group.catalog.name(int(i)) for i in taken_ids[:5])
+        if len(given_away_ids) and "COOPERATIVE" in assignor.protocols:
+            names = ", ".join(group.catalog.name(int(i)) for i in given_away_ids[:5])
             raise PlanError(f"assignor {assignor.name!r} gave away owned partitions: {names}")
         group = group.after(assignment, next_generation, assignor.on_assignment)
-        rounds.append(Round(next_generation, assignment, int(np.count_nonzero(has_moved)), group))
+        rounds.append(Round(next_generation, assignment, int(np.count_nonzero(was_taken)), group))
         if not assignment.transferring.count:
             return rounds
     raise PlanError(f"assignor {assignor.name!r} still withholds partitions in round {_MAX_ROUNDS}")
@@ -102,13 +102,13 @@ def elect(supported: Mapping[str, Sequence[str]]) -> str:
     members = sorted(supported)
     if not members:
         raise InconsistentStrategyError("the group has no members: pass the list of at least one")
-    common = set(supported[members[0]]).intersection(*supported.values())
-    if not common:
-        lists = "; ".join(f"{m!r} supports {', '.join(supported[m]) or 'none'}" for m in members)
+    common_names = set(supported[members[0]]).intersection(*supported.values())
+    if not common_names:
+        lists = [f"{m!r} supports {', '.join(supported[m]) or 'none'}" for m in members]
         raise InconsistentStrategyError(
-            f"the group has no assignor that all its members support: {lists}. "
+            f"the group has no assignor that all its members support: {elide(lists, 5, '; ')}. "
             "Add a common strategy to every member's list before you remove the old one"
         )
     # A counter keeps the order of insertion, and `max` takes the first of equal votes.
-    votes = Counter(next(name for name in supported[m] if name in common) for m in members)
+    votes = Counter(next(name for name in supported[m] if name in common_names) for m in members)
     return max(votes, key=votes.__getitem__)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 #: Accepted excess over the greedy answer's time, as a fraction, if moves and swaps miss the limit.
-_SLACK = 0.04
+_MAX_EXCESS_OVER_GREEDY = 0.04
 _MAX_SWAP_SLOTS = 50  # maximum number of slots tried for a swap, starting with the most room
 _ROUNDING_ERROR = 1e-9  # relative error of float sums
 
@@ -99,8 +99,7 @@ def place_whole(
     """Return the slot of each weight; the module docstring lists the promises.
 
     `owner` is the previous slot of each weight, -1 for none. Each slot has a `capacity` (relative
-    speed), an `executor`, and a `base_load`. A slot releases weights only above the limit: the time
-    of the greedy answer, or the ideal time plus the fraction `max_imbalance`, if that is longer.
+    speed), an `executor`, and a `base_load`. `max_imbalance` is a fraction of the ideal time.
 
     Steps: (1) compute the limit; (2) release weights from slots above it; (3) assign weights
     without a slot, first on the same executor if there is room, then longest first; (4) move and
@@ -141,22 +140,22 @@ def place_whole(
     )
     # 4. Move and swap.
     slot_of_row = _repair(slot_of_row, weights, sum_load(slot_of_row), max_load)
-    tolerated_load = max(max_time, greedy_time * (1 + _SLACK)) * capacity * (1 + _ROUNDING_ERROR)
-    if (sum_load(slot_of_row) > tolerated_load).any():
+    tolerated_time = max(max_time, greedy_time * (1 + _MAX_EXCESS_OVER_GREEDY))
+    if (sum_load(slot_of_row) > tolerated_time * capacity * (1 + _ROUNDING_ERROR)).any():
         return greedy_slots if base.any() else _relabel(greedy_slots, owner, weights, capacity)
     return slot_of_row
 
 
 def assign_longest_first(weights: Floats, load: Floats, capacity: Floats) -> Ints:
-    """Assign each weight (largest first) to the slot that then ends first; ties by slot number."""
+    """Assign each of the descending weights to the slot that then ends first; ties by slot."""
     slots = []
     if (capacity == capacity[0]).all():
-        heap = [(end, slot) for slot, end in enumerate(load.tolist())]
+        heap = [(slot_load, slot) for slot, slot_load in enumerate(load.tolist())]
         heapq.heapify(heap)
         for weight in weights.tolist():
-            earliest_end, slot = heap[0]
+            min_load, slot = heap[0]
             slots.append(slot)
-            heapq.heapreplace(heap, (earliest_end + weight, slot))
+            heapq.heapreplace(heap, (min_load + weight, slot))
     else:
         ends, time_per_load = load / capacity, 1 / capacity
         for weight in weights.tolist():
@@ -173,14 +172,15 @@ def _choose_releases(
 
     Each released row fits into the slot with the most room, or alone exceeds its slot's limit.
     """
-    full_slots = np.flatnonzero(load > max_load)
-    if not len(full_slots):
-        return full_slots
+    overloaded_slots = np.flatnonzero(load > max_load)
+    if not len(overloaded_slots):
+        return overloaded_slots
     order = rows[np.argsort(owner[rows], kind="stable")]
-    spans = np.searchsorted(owner[order], np.append(full_slots, full_slots + 1)).reshape(2, -1).T
+    bounds = np.append(overloaded_slots, overloaded_slots + 1)
+    spans = np.searchsorted(owner[order], bounds).reshape(2, -1).T
     max_room = float((max_load - load).max())
     releases: list[Ints] = []
-    for slot, (start, end) in zip(full_slots.tolist(), spans.tolist(), strict=True):
+    for slot, (start, end) in zip(overloaded_slots.tolist(), spans.tolist(), strict=True):
         owned_rows = order[start:end]
         owned_weights = weights[owned_rows]
         owned_rows = owned_rows[(owned_weights <= max_room) | (owned_weights > max_load[slot])]

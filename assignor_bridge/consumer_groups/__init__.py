@@ -39,10 +39,10 @@ def assignor(
     Raises
     ------
     OptionError
-        If there is no such assignor, if it ignores `priority` or `capacity`, if `capacity` is not a
+        If the assignor cannot be loaded or ignores `priority` or `capacity`, if `capacity` is not a
         finite number above 0, or if kafka-python is missing or too old.
     """
-    strategy = _find(name)
+    strategy = _find_assignor(name)
     for argument, value, default, assignor_name in (
         ("priority", priority, None, "failover"),
         ("capacity", capacity, 1, "lag-aware-sticky"),
@@ -64,7 +64,7 @@ def assignor(
     return GroupAssignor(strategy, member)
 
 
-def _find(name: Any) -> Assignor:
+def _find_assignor(name: Any) -> Assignor:
     """Return the named assignor, or wrap the user's own object."""
     if isinstance(name, str):
         return configure_without_options(find(name))

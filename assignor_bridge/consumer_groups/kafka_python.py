@@ -2,7 +2,7 @@
 
 Kafka has two formats for what a member owns. Eager assignors (`sticky`) send it as user data
 (KIP-341), which survives the loss of membership. Cooperative ones (KIP-429) send it in fields of
-the subscription; so does a user's own assignor, because its user data are its own.
+the subscription; so does a user's own assignor, whose user data may have any format.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 #: Version of Kafka's ConsumerProtocol with owned partitions, generation and rack (KIP-881).
 _PROTOCOL_VERSION = 3
-_ASSIGNORS_WITH_LAGS = ("lag-aware", "lag-aware-sticky")
+_ASSIGNORS_THAT_USE_LAGS = ("lag-aware", "lag-aware-sticky")
 _LOG = logging.getLogger(__name__)
 
 
@@ -148,8 +148,8 @@ class GroupAssignor(AbstractPartitionAssignor):
             return member
         if not user_data.holds_claim(data):
             _LOG.warning(
-                "member %r sent %d bytes of user data that assignor %r cannot read: "
-                "it is treated as owning no partitions",
+                "member %r sent user data of length %d that assignor %r cannot read: "
+                "the member is treated as owning no partitions",
                 member.id,
                 len(data),
                 strategy.name,
@@ -169,7 +169,7 @@ class GroupAssignor(AbstractPartitionAssignor):
         rack = self._member.rack or consumer.config["client_rack"] or None
         self._member = replace(self._member, rack=rack, owned={}, generation=None)
         self._consumer = reference = weakref.ref(consumer)
-        if self.name in _ASSIGNORS_WITH_LAGS or isinstance(self._strategy, CustomAssignor):
+        if self.name in _ASSIGNORS_THAT_USE_LAGS or isinstance(self._strategy, CustomAssignor):
             config = dict(consumer.config)  # not the consumer: the thread must not keep it alive
             self._lags = LagReader(
                 lambda: _LagClient(config), lambda: not getattr(reference(), "_closed", True)

@@ -35,7 +35,7 @@ class LagReader:
         self._lags: Lags = {}
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
-        self._has_failed = False
+        self._last_look_up_failed = False
         self._topics_in_log: set[str] = set()
 
     def watch(self, topics: Iterable[str]) -> None:
@@ -48,7 +48,7 @@ class LagReader:
             self._thread.start()
 
     def get_lags(self, topics: Iterable[str]) -> Lags:
-        """Return the lags of the last look-up; log once each of `topics` that it does not have."""
+        """Return all lags of the last look-up; log each of `topics` without lags once."""
         lags = self._lags
         topics_without_lags = sorted(set(topics) - lags.keys() - self._topics_in_log)
         if topics_without_lags:
@@ -61,21 +61,18 @@ class LagReader:
 
     def _run(self) -> None:
         client: Any = None
-        message = (
-            "the lags of the group could not be looked up ({}): the last known ones are used, "
-            "0 if there are none"
-        )
+        message = "the lags could not be looked up ({}): the last known ones, or 0, are used"
         while self._is_needed():
             self._wake.clear()
             try:
                 with convert_errors(AssignorError, message):
                     client = client or self._connect()
                     self._lags = client.look_up(self._topics)
-                self._has_failed = False
+                self._last_look_up_failed = False
             except AssignorError as error:
-                if not self._has_failed:
+                if not self._last_look_up_failed:
                     _LOG.warning("%s", error)
-                self._has_failed = True
+                self._last_look_up_failed = True
                 if client:
                     client.close()
                 client = None

@@ -16,9 +16,8 @@ class RequireJarHook(BuildHookInterface):  # type: ignore[type-arg]
         del build_data
         required_version = self.metadata.version
         jar_names = [path.name for path in Path(self.root, "assignor_bridge/jars").glob("*.jar")]
-        if version == "standard" and not any(
-            f"-bridge-{required_version}-" in name for name in jar_names
-        ):
+        has_jar = any(f"-bridge-{required_version}-" in name for name in jar_names)
+        if version == "standard" and not has_jar:
             message = (
                 f"assignor_bridge/jars has no jar of version {required_version} "
                 f"({', '.join(jar_names) or 'none'}): run `make jar` first (or `make wheel`)"

@@ -63,7 +63,7 @@ def unpack_racks(racks: PackedRacks | None, ranges: PackedRanges) -> Replicas | 
         invalid_index = set_index.min() if set_index.min() < -1 else set_index.max()
         raise OptionError(
             f"racks.range has {invalid_index}: "
-            f"expected -1 or an index below {len(racks.sets)} in 'sets'"
+            f"expected -1 or an index in 'sets', which has length {len(racks.sets)}"
         )
     return Replicas.of(racks.sets, set_index)
 
@@ -71,19 +71,19 @@ def unpack_racks(racks: PackedRacks | None, ranges: PackedRanges) -> Replicas | 
 def unpack_reports(reports: PackedReports) -> ReadReports:
     """Return the readers' reports; raise OptionError if the columns are inconsistent."""
     reader = _ColumnReader(reports, "observed")
-    names = ["records", "bytes", "seconds", "offsets"]
+    number_fields = ["records", "bytes", "seconds", "offsets"]
     if reports.cold_seconds:
-        names.append("cold_seconds")
+        number_fields.append("cold_seconds")
     return ReadReports.of(
         reader.read_names("topics", "topic"),
         reader.read_integers("partition", 4),
         reader.read_names("executors", "executor"),
-        *(reader.read_numbers(name, "<f8") for name in names),
+        *(reader.read_numbers(name, "<f8") for name in number_fields),
     )
 
 
 def unpack_times(request: AdmitBatch) -> RecordTimes:
-    """Return times in order of topic and partition; raise OptionError if missing or incomplete."""
+    """Return times sorted by topic and partition; raise OptionError if missing or incomplete."""
     times = request.times
     if times is None:
         raise OptionError("the request has no record times, but the options require them")
@@ -162,7 +162,7 @@ class _ColumnReader:
             self._row_count = len(numbers)
         if len(numbers) != self._row_count:
             raise OptionError(
-                f"{path} has {len(numbers)} numbers: expected {self._row_count}, one per row"
+                f"{path} has length {len(numbers)}: expected {self._row_count}, one number per row"
             )
         return numbers
 
@@ -174,7 +174,7 @@ class _ColumnReader:
             invalid_index = indices.min() if indices.min() < 0 else indices.max()
             raise OptionError(
                 f"{self._name}.{index_field} has {invalid_index}: "
-                f"expected an index in {list_field!r}, which has {len(listed_names)} names"
+                f"expected an index in {list_field!r}, which has length {len(listed_names)}"
             )
         used_indices = np.flatnonzero(np.bincount(indices)).tolist()
         distinct_names, used_codes = encode_names([listed_names[index] for index in used_indices])

@@ -90,7 +90,7 @@ class PackedTasks(Message, frozen=True):
     topics: list[str]
     #: Index in `executors` of each task's executor; -1: any executor.
     executor: Column
-    #: Slot of each task; -1: a tail task.
+    #: Consumer of each task (`TaskList.consumer`); -1: a tail task.
     slot: Column
     #: Number of ranges in each task.
     ranges: Column
@@ -172,7 +172,7 @@ class PackedTimes(Message, frozen=True):
 class AdmitBatch(BatchRequest, frozen=True, tag="admit"):
     """Request: limit the next batch; `ranges` go up to the last record that Spark may read."""
 
-    #: Spark's limit of offsets (see `Limits.offsets`); None if it has none.
+    #: Spark's limit of offsets (see `Limits.offsets`); None: no limit.
     most_records: Positive | None = None
     #: Whether the query stops at the end of these ranges.
     fixed_end: bool = False
@@ -245,7 +245,7 @@ _ANSWER_ENCODER = msgspec.json.Encoder(enc_hook=lambda number: number.item())  #
 
 
 def decode_request(line: bytes) -> Request:
-    """Return the request in one line; raise OptionError with the path of an invalid field."""
+    """Decode one line to a request; raise OptionError, with an invalid field's path if known."""
     try:
         return _REQUEST_DECODER.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -256,7 +256,7 @@ def decode_request(line: bytes) -> Request:
 
 
 def encode_answer(answer: Answer) -> bytes:
-    """Encode an answer as one line; if impossible (a lone surrogate), encode a `Failed` instead."""
+    """Encode an answer as one line, or a `Failed` if that fails, as for a lone surrogate."""
     try:
         return _ANSWER_ENCODER.encode(answer) + b"\n"
     except (UnicodeEncodeError, TypeError, AttributeError) as error:

@@ -35,24 +35,23 @@ _LAGS = (0, 0, 1, 7, 9, 10_000)
 _SCRIPT = "import sys; from assignor_bridge.testing.hash_seeds import main; main(*sys.argv[1:])"
 
 
-def answers(assignor: Assignor, *, same: bool) -> Iterator[str]:
+def generate_answers(assignor: Assignor, *, same_topics: bool) -> Iterator[str]:
     """Yield a text for each state of seeded random groups: the group, and the answer or refusal."""
     rng = random.Random(1)
     for number in range(_GROUP_COUNT):
-        same_topics = same or number % 2 == 0
-        group = random_group(rng, same=same_topics, racks=number % 3 == 0)
+        same = same_topics or number % 2 == 0
+        group = random_group(rng, same=same, racks=number % 3 == 0)
         for _ in range(_STATE_COUNT):
             group = _set_random_lags_and_standbys(rng, group)
             if reason := assignor.refusal(group):
                 yield f"{group.ids} of {dict(group.topics)}: refused, {reason}"
                 break
             last_round = rebalance(assignor, group)[-1]
-            answer = last_round.assignment
-            standbys = {m: dict(part) for m, part in sorted(answer.standbys.items())}
-            yield (
-                f"{group.ids} of {dict(group.topics)}: {answer.as_dict()} {standbys} {answer.notes}"
-            )
-            group = disturb(rng, last_round.after, same=same_topics)
+            assignment = last_round.assignment
+            standbys = {m: dict(part) for m, part in sorted(assignment.standbys.items())}
+            answer = f"{assignment.as_dict()} {standbys} {assignment.notes}"
+            yield f"{group.ids} of {dict(group.topics)}: {answer}"
+            group = disturb(rng, last_round.after, same=same)
 
 
 def _set_random_lags_and_standbys(rng: random.Random, group: Group) -> Group:

@@ -41,14 +41,14 @@ def groups(
     """
     topics = draw(_draw_partition_counts(most))
     subscription = st.frozensets(st.sampled_from([*topics, "missing"]))
-    shared = frozenset(topics)
+    all_topics = frozenset(topics)
     ids = draw(st.lists(st.integers(0, 99), min_size=1, max_size=members, unique=True))
     rng = random.Random(draw(st.integers(0, 999)))  # for values that need not shrink
     return Group(
         tuple(
             Member(
                 f"m{number}",
-                shared if same else draw(subscription),
+                all_topics if same else draw(subscription),
                 draw(_draw_claims(topics)) if claimed else {},
                 draw(st.sampled_from([None, 0, 1, 2])),
                 rack=rng.choice([None, *_RACKS]),
@@ -95,7 +95,7 @@ def random_group(rng: random.Random, *, same: bool, racks: bool = False) -> Grou
 
 
 def disturb(rng: random.Random, group: Group, *, same: bool) -> Group:
-    """Return the group, without lags, after a random event, such as a join, a zombie, or none."""
+    """Return the group, without lags or standbys, after a random event, such as a join or none."""
     racks = group.partition_racks
     members = {m.id: m for m in group.members}
     topics = dict(group.topics)

@@ -77,17 +77,17 @@ def test_packed_columns_become_a_plan():
         ),
         pytest.param(
             changed("ranges", end=encode_column([100], "<i8")),
-            "ranges.end has 1 numbers: expected 2, one per row",
+            "ranges.end has length 1: expected 2, one number per row",
             id="too short",
         ),
         pytest.param(
             changed("ranges", topic=encode_column([0, 2], "<i4")),
-            "ranges.topic has 2: expected an index in 'topics', which has 2 names",
+            "ranges.topic has 2: expected an index in 'topics', which has length 2",
             id="a place beyond the list",
         ),
         pytest.param(
             changed("observed", executor=encode_column([-1], "<i4")),
-            "observed.executor has -1: expected an index in 'executors', which has 1 names",
+            "observed.executor has -1: expected an index in 'executors', which has length 1",
             id="a place before the list",
         ),
         pytest.param(

@@ -70,7 +70,7 @@ def test_options_of_others_are_left_alone():
             {"assignor.maxBytesPerTrigger": "5", "assignor.reader": "spark"},
             "Spark's own reader does not report bytes",
         ),
-        ({"assignor.fairness": "odd"}, "proportional or even"),
+        ({"assignor.fairness": "odd"}, "proportional, even or deadline"),
         (
             {"assignor.fairness": "even"},
             "needs a limit on the batch's size: set maxOffsetsPerTrigger",
@@ -84,11 +84,11 @@ def test_options_of_others_are_left_alone():
         ),
         (
             {"assignor.floor.a": "5", "assignor.floor.b": "4", "maxoffsetspertrigger": "9"},
-            "topic floors .* add up to 9 records",
+            "topic floors .* add up to 9, which",
         ),
         (
             {"assignor.minRecordsPerTask": "9", "maxRecordsPerPartition": "5"},
-            "above the limit of 5 records per task",
+            "above the maximum of 5 ",
         ),
     ],
 )

@@ -478,7 +478,7 @@ def test_a_look_up_is_requested_before_a_batch_is_aligned(turned: bool):
     ("given", "said"),
     [
         (None, "the request has no record times"),
-        (times(1, [1]), "times.stamp has 1 numbers: expected 2, one per row"),
+        (times(1, [1]), "times.stamp has length 1: expected 2, one number per row"),
         (times(1, [1, 2], lookUps=1, askedMs=3, at=""), "times.at has 0 numbers"),
     ],
 )

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from assignor_bridge.admission.batch_inputs import BatchTime
-from assignor_bridge.admission.times import FIRST_OFFSETS, MAX_BATCHES, fit_reading_s, limit_growth
+from assignor_bridge.admission.times import (
+    FIRST_OFFSETS,
+    MAX_BATCHES,
+    compute_reading_s,
+    limit_growth,
+)
 
 READ = 1e-5
 
@@ -21,7 +26,7 @@ def played(
     rng = np.random.default_rng(3)
     times: tuple[BatchTime, ...] = ()
     for i in range(batches):
-        records = max(1.0, min(fit_reading_s(times, target) / READ, limit_growth(times, 1.0)))
+        records = max(1.0, min(compute_reading_s(times, target) / READ, limit_growth(times, 1.0)))
         seconds = (fixed + records * each) * float(rng.lognormal(0, noise))
         seconds *= 1.0 if i else first
         times = (*times, BatchTime(records, records * READ, seconds))[-MAX_BATCHES:]
@@ -49,4 +54,4 @@ def test_a_fixed_cost_beyond_the_target_does_not_starve_the_query(fixed, noise):
 
 
 def test_the_first_batch_reads_for_half_of_the_target():
-    assert fit_reading_s((), 3.0) == 1.5
+    assert compute_reading_s((), 3.0) == 1.5

@@ -260,16 +260,16 @@ class Explosive:
 @pytest.mark.parametrize(
     ("parts", "text"),
     [
-        pytest.param({"owner": [0.5] * 12}, "'owner' with 1 dimensions of float64", id="floats"),
+        pytest.param({"owner": [0.5] * 12}, "'owner' with 1 dimension of float64", id="floats"),
         pytest.param({"owner": [[0] * 12]}, "'owner' with 2 dimensions of int64", id="2-D"),
         pytest.param({"owner": None}, "'owner' with 0 dimensions of object", id="none"),
         pytest.param(
             {"owner": [0] * 11},
-            "returned 11 member indices in 'owner' for 12 partitions",
+            "returned 'owner' of length 11, not 12, one per partition",
             id="short",
         ),
         pytest.param(
-            {"owner": [0] * 11 + [2]}, "member index 2 in 'owner' of a group of 2", id="beyond"
+            {"owner": [0] * 11 + [2]}, "member index 2 in 'owner', not -1 to 1", id="beyond"
         ),
         pytest.param({"owner": [0] * 11 + [-2]}, "member index -2 in 'owner'", id="before"),
         pytest.param({"owner": [0] * 12, "notes": 3}, "unreadable answer: TypeError", id="notes"),
@@ -302,16 +302,14 @@ HELD = Group((Member("A", T, {"t": [0, 1]}, 1), Member("B", T), Member("C", froz
 @pytest.mark.parametrize(
     ("owner", "withheld", "text"),
     [
-        pytest.param(
-            (-1, -1), (99, 99), "member index 99 in 'withheld' of a group of 3", id="range"
-        ),
+        pytest.param((-1, -1), (99, 99), "member index 99 in 'withheld', not -1 to 2", id="range"),
         pytest.param((-1, -1), (-7, 1), "member index -7 in 'withheld'", id="below"),
-        pytest.param((0, 0), (-1, 1), "gave and withheld 1 partitions: t-1", id="both"),
-        pytest.param((0, -1), (-1, 2), "withheld 1 partitions for members that do not", id="topic"),
+        pytest.param((0, 0), (-1, 1), "gave and withheld 1 partition: t-1", id="both"),
+        pytest.param((0, -1), (-1, 2), "withheld 1 partition for members that do not", id="topic"),
         pytest.param((0, -1), (-1, 0), "that no other member claims: t-1", id="its own"),
         pytest.param((-1, -1), (-1, 1), "left 1 of 2 partitions without a member: t-0", id="lost"),
         pytest.param(
-            (0, -1), (1,), "returned 1 member indices in 'withheld' for 2 partitions", id="short"
+            (0, -1), (1,), "returned 'withheld' of length 1, not 2, one per partition", id="short"
         ),
     ],
 )
@@ -335,7 +333,7 @@ def test_withholding_an_unowned_partition_is_refused() -> None:
 
 
 def test_answers_for_non_subscribers_are_refused() -> None:
-    with pytest.raises(PlanError, match="do not subscribe to them: u-0 to 'A'"):
+    with pytest.raises(PlanError, match="do not subscribe to the topic: u-0 to 'A'"):
         check_assignment("mine", MIXED, {"A": {"t": [0, 1], "u": [0]}})
 
 

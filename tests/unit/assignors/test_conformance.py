@@ -165,8 +165,8 @@ def run(case: str, assignor: Any, promises: dict[str, Any]) -> None:
             id="leave",
         ),
         pytest.param(
-            "a_join_moves_only_to_the_newcomer", dealt, {"least_moves": True}, "joined, and",
-            id="join",
+            "a_join_moves_partitions_only_to_the_newcomer", dealt, {"least_moves": True},
+            "joined, and", id="join",
         ),
         pytest.param(
             "the_order_of_the_input_does_not_matter", as_written, {}, "answered", id="order"

@@ -154,7 +154,7 @@ def test_wrong_results_name_the_assignor(method: str, answer: Any, words: str) -
         pytest.param({"name": "sticky"}, "has the reserved name 'sticky'", id="ours"),
         pytest.param({"name": "None"}, "has the reserved name 'None'", id="none"),
         pytest.param({"protocols": None}, r"invalid protocols \(a NoneType\)", id="no"),
-        pytest.param({"protocols": ("LAZY",)}, "a tuple of EAGER and/or COOPERATIVE", id="unknown"),
+        pytest.param({"protocols": ("LAZY",)}, "a tuple of EAGER, COOPERATIVE, or", id="unknown"),
         pytest.param({"assign": 3}, r"without `assign\(group\)`", id="assign"),
         pytest.param(
             {"__init__": raising(SystemExit())}, "could not be created: SystemExit", id="make"

@@ -238,7 +238,7 @@ def test_user_data_of_another_client_is_one_warning(caplog: pytest.LogCaptureFix
     owned = members.rebalance()
     assert sorted(n for each in owned.values() for n in each["t"]) == [0, 1]
     [line] = caplog.messages
-    assert "member 'b' sent 16 bytes of user data that assignor 'sticky' cannot read" in line
+    assert "member 'b' sent user data of length 16 that assignor 'sticky' cannot read" in line
 
 
 def test_without_kafka_python_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
