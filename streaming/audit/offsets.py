@@ -48,13 +48,10 @@ def check_query(
         if earlier_commit is None:
             batch_by_number[batch.number] = batch
             continue
-        are_both_live = {earlier_commit.version, batch.version} <= history.live_versions
-        if are_both_live:
-            yield AuditFinding(
-                "batch-twice",
-                f"batch {batch.number} of query {batch.query} is in versions "
-                f"{earlier_commit.version} and {batch.version}{_format_ranges(batch.ranges)}",
-            )
+        if {earlier_commit.version, batch.version} <= history.live_versions:
+            versions = f"{earlier_commit.version} and {batch.version}"
+            details = f"batch {batch.number} of query {batch.query} is in versions {versions}"
+            yield AuditFinding("batch-twice", f"{details}{_format_ranges(batch.ranges)}")
         elif batch.version in history.live_versions:
             batch_by_number[batch.number] = batch
     chain = [batch_by_number[n] for n in sorted(batch_by_number)]
@@ -271,11 +268,9 @@ def check_checkpoint(
         lost_offsets = [text for r in absent_ranges for text in _format_lost(r, other_offsets)]
         lost_text = _format_batches(absent_batches.start, absent_batches.stop)
         lost_text += f" ({elide(lost_offsets)})" if lost_offsets else ""
-        yield AuditFinding(
-            "table-behind",
-            f"the query has completed batch {last_completed}, but the table's last is batch "
-            f"{last_table_batch}: the table lacks {lost_text}",
-        )
+        details = f"the query has completed batch {last_completed}, but the table's last is batch "
+        details += f"{last_table_batch}: the table lacks {lost_text}"
+        yield AuditFinding("table-behind", details)
     differing_batches = [
         batch
         for batch in batches

@@ -145,16 +145,11 @@ def _filter_blocks(spark: SparkSession, frame: DataFrame, spans: list[Span]) -> 
     from pyspark.sql import functions as f
 
     schema = "topic STRING, partition INT, block BIGINT"
-    blocks = spark.createDataFrame(
-        [(p.topic, p.number, low // BLOCK_OFFSETS) for p, low, _ in spans], schema
-    )
+    rows = [(p.topic, p.number, low // BLOCK_OFFSETS) for p, low, _ in spans]
+    blocks = f.broadcast(spark.createDataFrame(rows, schema))
     block = f.floor(f.col("offset") / BLOCK_OFFSETS).cast("bigint")
     keys = ["topic", "partition", "block"]
-    return (
-        frame.withColumn("block", block)
-        .join(f.broadcast(blocks), keys, "left_semi")
-        .select(*frame.columns)
-    )
+    return frame.withColumn("block", block).join(blocks, keys, "left_semi").select(*frame.columns)
 
 
 def _request_log_begins(
@@ -242,9 +237,8 @@ def _consume(
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:
                     return
                 if error is not None:
-                    raise TopicUnreadableError(
-                        f"{partition}: {brokers.describe_error(error, 'Read')}"
-                    )
+                    reason = brokers.describe_error(error, "Read")
+                    raise TopicUnreadableError(f"{partition}: {reason}")
                 offset = message.offset()
                 if offset is None or offset >= end:
                     return

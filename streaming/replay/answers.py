@@ -23,14 +23,14 @@ MIN_GAIN = 0.05
 
 def replay_to_json(replay: Replay) -> dict[str, object]:
     """Return a replay as JSON values for `--json`."""
-    spark = replay.find(SPARK)
+    spark = replay.find_result(SPARK)
     spark_seconds = spark.seconds if spark else 0.0
     return {
         "title": replay.title,
         "verdict": write_verdict(replay),
         "answer": write_summary(replay),
         "batches": len(replay.batches),
-        "partitions": replay.partitions,
+        "partitions": replay.partition_count,
         "records": replay.offset_count,
         "executors": len(replay.cluster.executors),
         "slots": replay.cluster.slots,
@@ -66,15 +66,15 @@ def _result_to_json(result: MappingResult, spark_seconds: float) -> dict[str, ob
 
 def write_verdict(replay: Replay) -> str:
     """Return a verdict of at most 20 words on whether the assignor would have helped."""
-    spark, assignor = replay.find(SPARK), replay.find(LAG_AWARE_STICKY)
+    spark, assignor = replay.find_result(SPARK), replay.find_result(LAG_AWARE_STICKY)
     if not replay.batches:
         return "Nothing to compare: no batch in the log has data"
     if spark is None or assignor is None or not spark.seconds:
         return f"{pluralize(len(replay.batches), 'batch', 'batches')} replayed"
     ratio = assignor.seconds / spark.seconds
     if ratio > 1 - MIN_GAIN:
-        advice = "Keep Spark's default" if ratio > 1 + MIN_GAIN else "Nothing to gain"
-        return f"{advice}: {LAG_AWARE_STICKY} would take {ratio:.0%} of Spark's reading time"
+        verdict = "Keep Spark's default" if ratio > 1 + MIN_GAIN else "Nothing to gain"
+        return f"{verdict}: {LAG_AWARE_STICKY} would take {ratio:.0%} of Spark's reading time"
     saving = format_seconds((spark.seconds - assignor.seconds) / len(replay.batches))
     qualifier = "at most " * replay.cluster.origins.get("cost", "").startswith("at most")
     share = f"{1 - ratio:.0%} of the reading time"
@@ -83,7 +83,7 @@ def write_verdict(replay: Replay) -> str:
 
 def write_summary(replay: Replay) -> str:
     """Return a few sentences on whether the assignor would have helped."""
-    spark, assignor = replay.find(SPARK), replay.find(LAG_AWARE_STICKY)
+    spark, assignor = replay.find_result(SPARK), replay.find_result(LAG_AWARE_STICKY)
     if not replay.batches:
         return "No batch in the log has data, so there is nothing to compare"
     time_text = _describe_time(replay, spark, assignor)
@@ -93,7 +93,7 @@ def write_summary(replay: Replay) -> str:
 
 def describe_regret(replay: Replay) -> str:
     """Describe the regret (time above the best in hindsight) and its predicted share; or ""."""
-    result = replay.find(ITSELF) or replay.find(LAG_AWARE_STICKY)
+    result = replay.find_result(ITSELF) or replay.find_result(LAG_AWARE_STICKY)
     if result is None or result.mean_regret_seconds < _ROUNDING_S:
         return ""
     worst_batch = max(result.batches, key=lambda p: p.regret_share)
@@ -139,7 +139,7 @@ def _describe_time(
 
 def _describe_alternative(replay: Replay, assignor: MappingResult) -> str:
     """Describe Spark's fastest other mapping if it is about as fast as the assignor; else ""."""
-    other_results = [m for n in SPARK_MAPPINGS[1:] if (m := replay.find(n)) is not None]
+    other_results = [m for n in SPARK_MAPPINGS[1:] if (m := replay.find_result(n)) is not None]
     alternatives = [m for m in other_results if m.seconds <= assignor.seconds * (1 + MIN_GAIN)]
     if not alternatives:
         return ""
@@ -173,8 +173,8 @@ def list_assumptions(replay: Replay) -> tuple[str, ...]:
         f"task or a consumer, and work after the read, cost nothing{_describe_noise(cluster)}",
         "each batch reads its own offsets and has all slots to itself; a task waits up to "
         f"{cluster.locality_wait_s:g} s for its executor (spark.locality.wait)",
-        "minPartitions is 4 tasks per slot, but at least 2 per partition; maxRecordsPerPartition "
-        "is a quarter of a slot's even share",
+        "without =N, minPartitions is 4 tasks per slot, but at least 2 per partition, and "
+        "maxRecordsPerPartition is a quarter of a slot's even share",
         *list_bill_assumptions(replay),
     )
 

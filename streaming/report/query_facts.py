@@ -188,7 +188,7 @@ def _replay(
     plans: LoggedTasks | None,
 ) -> Replay:
     """Replay one source with costs from the UI, if any, and executors from the plan log or UI."""
-    executors, logged_tasks = (plans.executors, plans.tasks) if plans else (None, None)
+    executors = plans.executors_by_batch if plans else None
     cluster = choose_cluster(checkpoint_log, source, batches, logged_executors=executors)
     origins = {
         name: "assumed: also give the address of Spark's UI" if text.startswith("assumed") else text
@@ -207,7 +207,11 @@ def _replay(
             cluster = replace(cluster, executors=ui.executors or cluster.executors)
             origins["executors"] = "from Spark's UI"
     cluster, names = replace(cluster, origins=origins), (SPARK, LAG_AWARE_STICKY)
-    return replay(checkpoint_log.title(source), batches, cluster, names, logged_tasks=logged_tasks)
+    title, logged_tasks = (
+        checkpoint_log.name_source(source),
+        plans.tasks_by_batch if plans else None,
+    )
+    return replay(title, batches, cluster, names, logged_tasks=logged_tasks)
 
 
 def _read_progress(path: str, query: str | None, max_batches: int | None) -> list[BatchProgress]:

@@ -163,7 +163,7 @@ def test_consumers_read_from_leaders_if_brokers_do_not_allow_followers():
         ("\\u0068\\:1=a\\ b", {"h:1": "a b"}),
         ("h1=\\ud83d\\ude00", {"h1": "😀"}),
         ("h1=\\ud83d", "line 1 (h1=\\ud83d) has a malformed Unicode escape"),
-        ("h1=a\nh2\n", "line 2 (h2) has no rack; write one line HOST=RACK per executor host"),
+        ("h1=a\nh2\n", "line 2 (h2) has no rack: write one line HOST=RACK per executor host"),
         ("=a", "line 1 (=a) has no host"),
         ("h1=a\n\\\nh2=b", "line 2 (\\) has no host"),
         ("h1=a # zone", "line 1 (h1=a # zone) has a '#' after the rack"),
