@@ -258,22 +258,17 @@ def _check_restores(
             bound = "at least " if any(batch.ranges is None for batch in lost_batches) else ""
             lost_count = sum(loss_by_batch.values())
             lost_text = bound + pluralize(lost_count, "offset") if lost_count else "unknown offsets"
-            yield AuditFinding(
-                "restored",
-                f"the RESTORE in version {restore.version} to version {restore.target} removed "
-                f"{elide(list(map(str, lost_batches)))}: {lost_text}{acceptance}",
-            )
+            batches_text = elide(list(map(str, lost_batches)))
+            details = f"RESTORE in version {restore.version} to version {restore.target} removed "
+            yield AuditFinding("restored", f"{details}{batches_text}: {lost_text}{acceptance}")
 
 
 def _check_metadata(batches: Iterable[BatchCommit]) -> Iterator[AuditFinding]:
     for batch in batches:
         metadata = batch.metadata
         if metadata is not None and (metadata.query, metadata.batch) != (batch.query, batch.number):
-            yield AuditFinding(
-                "batch-mismatch",
-                f"{batch} of query {batch.query} has the metadata of batch {metadata.batch} of "
-                f"query {metadata.query}",
-            )
+            details = f"{batch} of query {batch.query} has the metadata of batch {metadata.batch}"
+            yield AuditFinding("batch-mismatch", f"{details} of query {metadata.query}")
 
 
 def _summarize_query(query_id: str, batches: list[BatchCommit], history: History) -> AuditedQuery:

@@ -117,7 +117,7 @@ class _ChainCheck:
     reversed_partitions: set[SourcePartition] = field(default_factory=set)
 
     def compare(self, batch: BatchCommit) -> Iterator[AuditFinding]:
-        """Compare a batch with those before it, and advance `ends`; clear them without ranges."""
+        """Compare a batch with those before it. Advance `ends`, or clear them without ranges."""
         previous, self.previous = self.previous, batch
         position = f"between {previous} and {batch}" if previous else f"before {batch}"
         absent_batches = range(previous.number + 1 if previous else batch.number, batch.number)
@@ -149,7 +149,7 @@ class _ChainCheck:
         else:
             self.unknown_batches += unlogged_batches
         if overlaps:
-            yield AuditFinding("overlap", f"{elide(overlaps)}, {position}")
+            yield AuditFinding("overlap", f"{elide(overlaps)}, read again by {batch}")
 
     def _compare_with_ends(self, ranges: KafkaRanges) -> tuple[list[str], list[str]]:
         """List the gaps and overlaps between `ends` and a batch's ranges, and advance `ends`."""
@@ -245,11 +245,10 @@ def check_checkpoint(
     if not batches:
         if last_completed is not None and all_batches:
             queries = elide(sorted({batch.query for batch in all_batches}))
-            yield AuditFinding(
-                "other-query",
-                f"query {checkpoint.query_id or '(unknown ID)'} has completed batch "
-                f"{last_completed}, but the table has only batches of other queries: {queries}",
-            )
+            query_id = checkpoint.query_id or "(unknown ID)"
+            details = f"query {query_id} has completed batch {last_completed}"
+            details += f", but the table has only batches of other queries: {queries}"
+            yield AuditFinding("other-query", details)
         elif last_completed is not None and is_whole:
             details = f"the query has completed batch {last_completed}, but no commit has a batch"
             yield AuditFinding("table-behind", details)

@@ -101,7 +101,7 @@ def _to_item(row: Any) -> Item:
 def _load_columns(
     spark: SparkSession, table: str, columns: Columns, version: int | None
 ) -> tuple[DataFrame, tuple[str, ...]]:
-    """Return a frame of topic, partition, offset, and content columns, and the latter's names."""
+    """Return the identifying and content columns as a frame, and the content columns' names."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as f
 

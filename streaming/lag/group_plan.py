@@ -60,7 +60,7 @@ class GroupLags:
 
     partition_counts: Mapping[str, int]
     lags: Mapping[str, Mapping[int, int]]
-    partitions_without_commit: int
+    partitions_without_commit: int  # their number
 
 
 def find_assignors(names: Sequence[str], find: Callable[[str], Assignor]) -> list[Assignor]:

@@ -127,7 +127,7 @@ def list_bill_assumptions(replay: Replay) -> tuple[str, ...]:
     return (
         f"racks {racks.origin}{rack_notes}; Spark's assignments read from leaders, assignors "
         f"{replicas_text}{why}",
-        f"{traffic.mean_offset_bytes:,.0f} bytes per record on average ({traffic.origin}), before "
+        f"{traffic.mean_offset_bytes:,.0f} bytes per offset on average ({traffic.origin}), before "
         f"compression; {rate_text}",
     )
 

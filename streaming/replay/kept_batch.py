@@ -58,7 +58,7 @@ def read_kept_batch(
     """Return one batch with data (by default the last), from the plan log if the log has it.
 
     Raises OptionError if the checkpoint has no such batch with data, if neither the plan log nor a
-    state has its input, or if the plan log cannot be read or the batch not be planned again.
+    state has its input, or if the plan log's batch cannot be read or planned again.
     """
     batches = [batch for batch in log.batches_by_source[source] if batch.offset_count]
     if not batches:
@@ -127,7 +127,7 @@ def _sum_report_seconds(reports: ReadReports, state: StickyState) -> dict[Partit
 def _match_states(
     log: CheckpointLog, source: str, batches: Sequence[ReplayBatch]
 ) -> dict[int, StickyState]:
-    """Return the states by the number of the newest batch with the same ends, if there is one."""
+    """Return the states by batch number: that of the newest batch with the same ends, if any."""
     ends_by_batch = {b.batch_id: b.ends[source] for b in log.checkpoint.batches if source in b.ends}
     state_by_batch: dict[int, StickyState] = {}
     for state in log.checkpoint.kept_states.get(source, ()):

@@ -121,6 +121,6 @@ def _parse_host_lines(data: bytes, label: str) -> dict[str, str]:
             elif racks.setdefault(host, rack) != rack:
                 problem = f"contradicts an earlier one, with rack {racks[host]}"
             if problem:
-                place = f"line {number} ({line.strip()[:100]})"
-                raise OptionError(f"{label}: {place} {problem}: {remedy}")
+                line_text = f"line {number} ({line.strip()[:100]})"
+                raise OptionError(f"{label}: {line_text} {problem}: {remedy}")
     return racks

@@ -207,10 +207,8 @@ def _replay(
             cluster = replace(cluster, executors=ui.executors or cluster.executors)
             origins["executors"] = "from Spark's UI"
     cluster, names = replace(cluster, origins=origins), (SPARK, LAG_AWARE_STICKY)
-    title, logged_tasks = (
-        checkpoint_log.name_source(source),
-        plans.tasks_by_batch if plans else None,
-    )
+    title = checkpoint_log.name_source(source)
+    logged_tasks = plans.tasks_by_batch if plans else None
     return replay(title, batches, cluster, names, logged_tasks=logged_tasks)
 
 
