@@ -182,7 +182,7 @@ def list_assumptions(replay: Replay) -> tuple[str, ...]:
 def _describe_noise(cluster: Cluster) -> str:
     if not cluster.unpredictability:
         return ""
-    return f"; a partition's time deviates unpredictably by {cluster.unpredictability:.0%}"
+    return f"; a partition's time deviates unpredictably by {cluster.unpredictability:.1%}"
 
 
 def _describe_costs(cluster: Cluster) -> str:
