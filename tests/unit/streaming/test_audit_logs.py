@@ -306,7 +306,7 @@ def test_a_huge_gap_up_to_the_checkpoint_is_reported_quickly(tmp_path: Path):
     for folder, text in (("offsets", '{"t":{"0":90}}'), ("commits", "{}")):
         (checkpoint / folder / str(far)).write_text(f"v1\n{{}}\n{text}")
     result = audit_commits(tmp_path, batch(0, {0: (0, 10)}), checkpoint=checkpoint)
-    assert f"it lacks batches 1 to {far}" in details_by_kind(result)["table-behind"]
+    assert f"the table lacks batches 1 to {far}" in details_by_kind(result)["table-behind"]
 
 
 def test_a_huge_gap_between_versions_is_reported_quickly(tmp_path: Path):
