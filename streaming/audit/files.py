@@ -106,8 +106,8 @@ def check_writers(history: History, batch_versions: Collection[int]) -> Iterator
         added_files = [file for file in commit.adds if file.data_change]
         operation = f"{commit.info.operation or 'a commit'} at version {version}"
         if removed_files:
-            removed = pluralize(len(removed_files), "file")
-            removal_texts.append(f"{operation} ({removed} removed, {len(added_files):,} added)")
+            removed_text = f"{pluralize(len(removed_files), 'file')} removed"
+            removal_texts.append(f"{operation} ({removed_text}, {len(added_files):,} added)")
         elif added_files:
             counts = [file.rows for file in added_files]
             row_text = "" if None in counts else f", {pluralize(sum(filter(None, counts)), 'row')}"

@@ -39,9 +39,8 @@ def collect_read_offsets(batches: Iterable[BatchCommit]) -> Intervals:
 
 def count_offsets(batches: Iterable[BatchCommit]) -> int:
     """Return the total number of offsets in the known ranges of the batches."""
-    return sum(
-        max(0, end - begin) for b in batches for _, begin, end in iter_ranges(b.ranges or {})
-    )
+    ranges = (item for batch in batches for item in iter_ranges(batch.ranges or {}))
+    return sum(max(0, end - begin) for _, begin, end in ranges)
 
 
 def merge_intervals(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -244,10 +244,10 @@ def check_checkpoint(
     batches = [batch for batch in all_batches if batch.query == checkpoint.query_id]
     if not batches:
         if last_completed is not None and all_batches:
-            queries = elide(sorted({batch.query for batch in all_batches}))
+            queries_text = elide(sorted({batch.query for batch in all_batches}))
             query_id = checkpoint.query_id or "(unknown ID)"
             details = f"query {query_id} has completed batch {last_completed}"
-            details += f", but the table has only batches of other queries: {queries}"
+            details += f", but the table has only batches of other queries: {queries_text}"
             yield AuditFinding("other-query", details)
         elif last_completed is not None and is_whole:
             details = f"the query has completed batch {last_completed}, but no commit has a batch"

@@ -77,8 +77,8 @@ def write_verdict(replay: Replay) -> str:
         return f"{verdict}: {LAG_AWARE_STICKY} would take {ratio:.0%} of Spark's reading time"
     saving = format_seconds((spark.seconds - assignor.seconds) / len(replay.batches))
     qualifier = "at most " * replay.cluster.origins.get("cost", "").startswith("at most")
-    share = f"{1 - ratio:.0%} of the reading time"
-    return f"{LAG_AWARE_STICKY} would save {qualifier}{saving} a batch, {share}"
+    share_text = f"{1 - ratio:.0%} of the reading time"
+    return f"{LAG_AWARE_STICKY} would save {qualifier}{saving} a batch, {share_text}"
 
 
 def write_summary(replay: Replay) -> str:
@@ -101,10 +101,10 @@ def describe_regret(replay: Replay) -> str:
     total_regret_s = result.mean_regret_seconds * len(result.batches)
     accepted_clause = ""
     if result.name != ITSELF:
-        share = f"{min(1.0, accepted_s / total_regret_s):.0%}"
+        share_text = f"{min(1.0, accepted_s / total_regret_s):.0%}"
         texts = {"100%": "accepted all of it", "0%": "predicted none of it"}
-        text = texts.get(share, f"accepted {share} of it, and the remainder was not predicted")
-        accepted_clause = f"; the plans {text}"
+        text = f"accepted {share_text} of it, and the remainder was not predicted"
+        accepted_clause = f"; the plans {texts.get(share_text, text)}"
     return (
         f"Regret of {result.name}: {format_seconds(result.mean_regret_seconds)} a batch "
         f"({result.times_ideal - 1:.1%}) above the best time in hindsight, at most "
@@ -115,13 +115,13 @@ def describe_regret(replay: Replay) -> str:
 def _describe_time(
     replay: Replay, spark: MappingResult | None, assignor: MappingResult | None
 ) -> str:
-    count = pluralize(len(replay.batches), "batch", "batches")
+    batches_text = pluralize(len(replay.batches), "batch", "batches")
     if spark is None or assignor is None:
-        return f"{count} replayed; a comparison needs {SPARK!r} and {LAG_AWARE_STICKY!r}"
+        return f"{batches_text} replayed; a comparison needs {SPARK!r} and {LAG_AWARE_STICKY!r}"
     ratio = assignor.seconds / spark.seconds if spark.seconds else 1.0
     facts = (
-        f"Over {count}, Spark's default would take {spark.times_ideal:.2f} times the ideal reading "
-        f"time, and {LAG_AWARE_STICKY} {assignor.times_ideal:.2f} times"
+        f"Over {batches_text}, Spark's default would take {spark.times_ideal:.2f} times the ideal "
+        f"reading time, and {LAG_AWARE_STICKY} {assignor.times_ideal:.2f} times"
     )
     if ratio > 1 - MIN_GAIN:
         if ratio > 1 + MIN_GAIN:
@@ -161,14 +161,14 @@ def list_assumptions(replay: Replay) -> tuple[str, ...]:
         f" ({cluster.origins[name]})" if name in cluster.origins else ""
         for name in ("executors", "cost")
     )
-    count = pluralize(len(cluster.executors), "executor")
+    executors_text = pluralize(len(cluster.executors), "executor")
     slot_counts = sorted({e.slots for e in cluster.executors})
     slots_text = "1 slot" if slot_counts == [1] else f"{'/'.join(map(str, slot_counts))} slots"
     when = "the same in every batch"
     if any(e != cluster.executors for e in cluster.executors_by_batch.values()):
         when = "in the last batch; earlier batches use the executors they had"
     return (
-        f"{count} with {slots_text}, {when}{executor_origin}",
+        f"{executors_text} with {slots_text}, {when}{executor_origin}",
         f"{_describe_costs(cluster)}{format_seconds(cluster.cost_s)}{cost_origin}; starting a "
         f"task or a consumer, and work after the read, cost nothing{_describe_noise(cluster)}",
         "each batch reads its own offsets and has all slots to itself; a task waits up to "
@@ -188,9 +188,9 @@ def _describe_noise(cluster: Cluster) -> str:
 def _describe_costs(cluster: Cluster) -> str:
     if not cluster.unusual_costs and not cluster.slowness:
         return "each record costs the same, "
-    partitions = pluralize(len(cluster.unusual_costs), "partition")
-    executors = pluralize(len(cluster.slowness), "executor")
+    partitions_text = pluralize(len(cluster.unusual_costs), "partition")
+    executors_text = pluralize(len(cluster.slowness), "executor")
     return (
-        f"costs are learned by the planner, with {partitions} and {executors} that differ; a usual "
-        "record costs "
+        f"costs are learned by the planner, with {partitions_text} and {executors_text} that "
+        "differ; a usual record costs "
     )

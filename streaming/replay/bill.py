@@ -72,8 +72,8 @@ def describe_bill(replay: Replay) -> str:
     texts = [f"{cost_texts[n]} with {label}" for n, label in labels.items() if n in cost_texts]
     if not texts:
         return ""
-    price = f", at {traffic.price_per_gb:g} per GB" * (traffic.bytes_a_day is not None)
-    sentence = f"Cost across zones{price}: {', '.join(texts)}"
+    price_text = f", at {traffic.price_per_gb:g} per GB" * (traffic.bytes_a_day is not None)
+    sentence = f"Cost across zones{price_text}: {', '.join(texts)}"
     if LAG_AWARE_STICKY in cost_texts and WITHOUT_ZONES in cost_texts:
         sentence += (
             f", at {ideal_texts[LAG_AWARE_STICKY]} the ideal time; without zones it would cost "
@@ -119,8 +119,8 @@ def list_bill_assumptions(replay: Replay) -> tuple[str, ...]:
     executor_racks, replica_racks = racks.executor_racks.values(), racks.replica_racks.values()
     racks_without_replica = sorted(set(executor_racks).difference(*replica_racks))
     if racks_without_replica and replay.has_racks:
-        names = elide(racks_without_replica)
-        rack_notes += f"; executors run in {names}, where no partition has a replica"
+        racks_text = elide(racks_without_replica)
+        rack_notes += f"; executors run in {racks_text}, where no partition has a replica"
     rate_text = "no daily cost, which needs two batches with different times"
     if traffic.bytes_a_day is not None:
         rate_text = f"{format_gigabytes(traffic.bytes_a_day)} GB a day, from batch times"

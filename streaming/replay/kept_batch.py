@@ -75,11 +75,11 @@ def read_kept_batch(
             return logged_batch
     state_by_batch = _match_states(log, source, batches)
     if target.batch not in state_by_batch:
-        numbers = ", ".join(map(str, sorted(state_by_batch))) or "none"
+        numbers_text = ", ".join(map(str, sorted(state_by_batch))) or "none"
         log_clause = "" if plan_log is None else f"plan log {plan_log} does not have it, and "
         raise OptionError(
             f"batch {target.batch}: {log_clause}the checkpoint has no state of it (batches with a "
-            f"state: {numbers}): give the plan log of this batch (assignor.planLog)"
+            f"state: {numbers_text}): give the plan log of this batch (assignor.planLog)"
         )
     kept_batch = _rebuild_batch(state_by_batch, target)
     if plan_log is None:

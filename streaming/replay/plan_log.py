@@ -100,10 +100,10 @@ def read_tasks(
         numbers = [b.batch for bs in batches_by_source.values() for b in bs if b.offset_count]
         if not numbers:
             raise OptionError(f"plan log {path}: the checkpoint has no batch with data to compare")
-        span = " to ".join(map(str, sorted({min(numbers), max(numbers)})))
+        span_text = " to ".join(map(str, sorted({min(numbers), max(numbers)})))
         raise OptionError(
-            f"plan log {path} has no plan of the checkpoint's batches ({span}): give the plan log "
-            "of the same query"
+            f"plan log {path} has no plan of the checkpoint's batches ({span_text}): give the plan "
+            "log of the same query"
         )
     return logged_tasks
 

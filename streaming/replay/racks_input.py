@@ -49,10 +49,10 @@ class RackMap:
             replace(e, rack=racks.get(e.id) or racks.get(e.host) or None) for e in executors
         )
         if not any(e.rack for e in executors_with_racks):
-            names = elide([f"{e.id} on {e.host}" for e in executors_with_racks])
+            names_text = elide([f"{e.id} on {e.host}" for e in executors_with_racks])
             raise OptionError(
                 f"no executor has a rack: --racks has {elide(sorted(racks)) or 'none'}, but the "
-                f"executors of the replay are {names}: add their IDs or hosts to the file"
+                f"executors of the replay are {names_text}: add their IDs or hosts to the file"
             )
         return executors_with_racks
 
