@@ -136,7 +136,7 @@ KINDS = {
     "records-gone": FindingKind(
         "unproved",
         "the topic no longer has the records of these offsets, due to retention or compaction",
-        "audit sooner, or raise the topic's retention.ms (if compacted, min.compaction.lag.ms)",
+        "audit sooner, or raise the topic's retention (if compacted, min.compaction.lag.ms)",
     ),
     "no-ranges": FindingKind(
         "unproved",

@@ -39,7 +39,7 @@ def collect_read_offsets(batches: Iterable[BatchCommit]) -> Intervals:
 
 def count_offsets(batches: Iterable[BatchCommit]) -> int:
     """Return the total number of offsets in the known ranges of the batches."""
-    ranges = (item for batch in batches for item in iter_ranges(batch.ranges or {}))
+    ranges = (r for batch in batches for r in iter_ranges(batch.ranges or {}))
     return sum(max(0, end - begin) for _, begin, end in ranges)
 
 
