@@ -61,12 +61,11 @@ def check_files(
 def _find_equal_files(
     history: History, files: DataFiles, topics: Collection[str]
 ) -> Iterator[tuple[tuple[AddedFile, int], tuple[AddedFile, int]]]:
-    """Yield pairs of files with the same content, one of which must be a copy.
+    """Yield pairs of files with the same content and known rows, one of which must be a copy.
 
     Two batches cannot write equal files if each row identifies its record, as in an upsert table or
     by Kafka's columns. Other files, and files of one batch (`UNION ALL` may repeat records), are
-    compared only if one of their commits contradicts its metrics or `is_foreign`. Files with no or
-    an unknown number of rows are not compared.
+    compared only if one of their commits contradicts its metrics or `is_foreign`.
     """
     commits = history.commits.items()
     suspects = {v for v, commit in commits if is_foreign(commit) or _describe_miscount(commit)}

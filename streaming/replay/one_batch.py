@@ -212,7 +212,8 @@ def _explain_partitions(
             cause = "its previous slot had room" if owner_slot >= 0 else "it has no previous slot"
             why = f"{cause}; see the reasons for the plan"
         why += _describe_tail(pieces_by_row[row])
-        if outcome.assignor == LAG_AWARE_STICKY:  # with two digits, it may look like the ideal load
+        if outcome.assignor == LAG_AWARE_STICKY:
+            # With two digits, the limit could look the same as the ideal load.
             why += f"; a slot's limit is {format_amount(load_limit, weights, 3)}"
         slot_name = None if previous_slot is None else "{}/{}".format(*previous_slot)
         took_s = kept_batch.took_s_by_partition.get(tp)

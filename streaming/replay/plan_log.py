@@ -56,7 +56,7 @@ def read_plan_log(
     Raises OptionError if the file cannot be read, or a batch cannot be planned again.
     """
     ranges_by_batch = {b.batch: _collect_ranges(b.ranges) for b in batches if b.offset_count}
-    plans: dict[int, LoggedPlan] = {}
+    plan_by_batch: dict[int, LoggedPlan] = {}
     for line in _read_lines(path):
         number = line.batch_id
         if number not in ranges_by_batch:
@@ -66,10 +66,11 @@ def read_plan_log(
             if _collect_batch_ranges(batch) == ranges_by_batch[number]:
                 outcome = plan_batch(batch, state_text, find_assignor)
                 is_reproduced = _is_reproduced(outcome, line)
-                plans[number] = LoggedPlan(number, batch, state_text, outcome, is_reproduced)
+                plan = LoggedPlan(number, batch, state_text, outcome, _is_reproduced(outcome, line))
+                plan_by_batch[number] = plan
         except AssignorError as error:
             raise OptionError(f"plan log {path}: batch {number}: {error}") from error
-    return [plans[number] for number in sorted(plans)]
+    return [plan_by_batch[number] for number in sorted(plan_by_batch)]
 
 
 @dataclass(frozen=True)
