@@ -65,7 +65,6 @@ def read_plan_log(
             batch, state_text = parse_snapshot(line.snapshot)
             if _collect_batch_ranges(batch) == ranges_by_batch[number]:
                 outcome = plan_batch(batch, state_text, find_assignor)
-                is_reproduced = _is_reproduced(outcome, line)
                 plan = LoggedPlan(number, batch, state_text, outcome, _is_reproduced(outcome, line))
                 plan_by_batch[number] = plan
         except AssignorError as error:
