@@ -19,8 +19,8 @@ from streaming.audit.intervals import (
     collect_read_offsets,
     count_offsets,
     find_gaps,
+    format_numbers,
     iter_ranges,
-    list_numbers,
     merge_intervals,
     subtract_intervals,
 )
@@ -42,8 +42,9 @@ if TYPE_CHECKING:
 Scope = Literal["commits", "sampled rows", "rows"]
 #: Kinds of findings about batches; a row audit drops them if no audited version has a batch.
 _BATCH_KINDS = {"no-batch", "foreign-rows", "rows-changed", "log-begins-late"}
-#: Kinds of findings that leave some of the offsets unknown that batches have read.
-_GAP_KINDS = {"no-ranges", "log-begins-late", "commit-missing", "commit-damaged", "batch-unknown"}
+#: Kinds of findings after which some of the offsets read by batches are unknown.
+_UNKNOWN_OFFSET_KINDS = {"no-ranges", "log-begins-late", "batch-unknown"}
+_UNKNOWN_OFFSET_KINDS |= {"commit-missing", "commit-damaged"}
 
 
 @dataclass
@@ -52,7 +53,7 @@ class AuditedQuery:
 
     id: str
     batches: list[BatchCommit]
-    #: Number of offsets, and of partitions, in the query's live commits.
+    #: Number of known offsets, and of their partitions, in the query's live commits.
     offsets: int
     partitions: int
     #: Number of batches in which Spark counted one record per offset.
@@ -60,7 +61,7 @@ class AuditedQuery:
     #: Lower bound on the number of offsets without a record. Each record that Spark counted twice
     #: hides one of them.
     offsets_without_record: int = 0
-    #: Number of batches with more counted records than offsets, because Spark reran a stage.
+    #: Number of batches with more counted records than offsets, because Spark reran tasks.
     batches_recounted: int = 0
 
 
@@ -70,8 +71,8 @@ class Audit:
 
     first_version: int
     last_version: int
-    files: int
-    #: Number of rows in the table; None if a statistic is missing or version 0 is not audited.
+    files: int  # number of files in the table
+    #: Number of rows in `files`; None if a statistic is missing or version 0 is not audited.
     rows: int | None
     queries: list[AuditedQuery]
     findings: list[AuditFinding] = field(default_factory=list)
@@ -91,14 +92,14 @@ class Audit:
     @property
     def spans(self) -> dict[Partition, tuple[int, int]]:
         """Offsets `[begin, end)` that were read, by partition; empty if not all are known."""
-        if any(finding.kind in _GAP_KINDS for finding in self.findings) or self.first_version > 0:
+        if any(f.kind in _UNKNOWN_OFFSET_KINDS for f in self.findings) or self.first_version > 0:
             return {}
         return compute_read_spans(batch for query in self.queries for batch in query.batches)
 
     def add_rows(
         self, row_audit: RowAudit, findings: Iterable[AuditFinding], *, are_sampled: bool = False
     ) -> None:
-        """Add the result of a row audit; drop findings about batches if none was audited."""
+        """Add the result of a row audit; drop `_BATCH_KINDS` if no batch was audited."""
         self.scope = "sampled rows" if are_sampled else "rows"
         log_findings = [f for f in self.findings if self.queries or f.kind not in _BATCH_KINDS]
         self.findings = sort_by_severity([*log_findings, *findings])
@@ -113,13 +114,13 @@ def audit(evidence: Evidence, since: int | None = None) -> Audit:
     history.commits = {v: c for v, c in history.commits.items() if v >= since}
     history.restores = [r for r in history.restores if r.version >= since]
     history.double_adds = [d for d in history.double_adds if d[2] >= since]
-    history.counts = {v: count for v, count in history.counts.items() if v >= since}
+    history.size_by_version = {v: n for v, n in history.size_by_version.items() if v >= since}
     history.is_whole = history.is_whole and since == 0
     batches_by_query: dict[str, list[BatchCommit]] = {}
     for batch in all_batches:
         if batch.version in history.commits:
             batches_by_query.setdefault(batch.query, []).append(batch)
-    queries = [_summarize_query(*item, history) for item in batches_by_query.items()]
+    queries = [_summarize_query(q, bs, history) for q, bs in batches_by_query.items()]
     findings = _run_checks(
         evidence, history, batches_by_query, queries, all_batches=all_batches, since=since
     )
@@ -145,7 +146,7 @@ def _run_checks(
     all_batches: list[BatchCommit],
     since: int,
 ) -> Iterator[AuditFinding]:
-    """Run each check. `batches_by_query` omits the batches before version `since`."""
+    """Yield each check's findings. `batches_by_query` omits batches before version `since`."""
     yield from _check_log(evidence, since)
     offsets_by_query = {
         query: collect_read_offsets(b for b in batches if b.version in history.live_versions)
@@ -177,8 +178,9 @@ def _run_checks(
         )
     yield from checkpoint_findings
     if not batches_by_query and not checkpoint_findings:
-        note = f"; the last batch is in version {all_batches[-1].version}" if all_batches else ""
-        yield AuditFinding("no-batch", f"none in {pluralize(len(history.commits), 'commit')}{note}")
+        details = f"no batch in {pluralize(len(history.commits), 'audited commit')}"
+        details += f"; the last is in version {all_batches[-1].version}" if all_batches else ""
+        yield AuditFinding("no-batch", details)
     yield from check_writers(history, {batch.version for batch in audited_batches})
     topics = {
         p.topic for q in queries for b in q.batches for (_, p), _, _ in iter_ranges(b.ranges or {})
@@ -198,7 +200,7 @@ def _check_log(evidence: Evidence, since: int) -> Iterator[AuditFinding]:
     if (first := min(versions)) > since:
         yield AuditFinding("log-begins-late", f"the log begins at version {first}, not {since}")
     if gaps := _find_log_gaps(evidence, since):
-        yield AuditFinding("commit-missing", list_numbers("version", gaps))
+        yield AuditFinding("commit-missing", format_numbers("version", gaps))
     damage_texts = [f"version {v}: {reason}" for v, reason in evidence.damage.items() if v >= since]
     if damage_texts:
         yield AuditFinding("commit-damaged", elide(damage_texts))
@@ -240,7 +242,7 @@ def _check_restores(
             and batch.version not in history.live_versions
             and (batch.query, batch.number) not in live_batches
         ]
-        lost_counts = {
+        loss_by_batch = {
             str(b): sum(
                 high - low
                 for (_, p), begin, end in iter_ranges(b.ranges or {})
@@ -249,29 +251,24 @@ def _check_restores(
             for b in removed_batches
         }
         # Keep a batch with unknown ranges, because it may have read any offset.
-        lost_batches = [b for b in removed_batches if b.ranges is None or lost_counts[str(b)]]
+        lost_batches = [b for b in removed_batches if b.ranges is None or loss_by_batch[str(b)]]
         if lost_batches:
             is_accepted = history.properties.get(ACCEPTED) == str(restore.version)
-            note = f"; the table property {ACCEPTED} accepts this" if is_accepted else ""
+            acceptance = f"; the table property {ACCEPTED} accepts this" if is_accepted else ""
             bound = "at least " if any(batch.ranges is None for batch in lost_batches) else ""
-            total = sum(lost_counts.values())
-            offsets = bound + pluralize(total, "offset") if total else "unknown offsets"
-            yield AuditFinding(
-                "restored",
-                f"version {restore.version} restored version {restore.target}, which removed "
-                f"{elide(list(map(str, lost_batches)))}: {offsets}{note}",
-            )
+            lost_count = sum(loss_by_batch.values())
+            lost_text = bound + pluralize(lost_count, "offset") if lost_count else "unknown offsets"
+            batches_text = elide(list(map(str, lost_batches)))
+            details = f"RESTORE in version {restore.version} to version {restore.target} removed "
+            yield AuditFinding("restored", f"{details}{batches_text}: {lost_text}{acceptance}")
 
 
 def _check_metadata(batches: Iterable[BatchCommit]) -> Iterator[AuditFinding]:
     for batch in batches:
         metadata = batch.metadata
         if metadata is not None and (metadata.query, metadata.batch) != (batch.query, batch.number):
-            yield AuditFinding(
-                "batch-mismatch",
-                f"{batch} of query {batch.query} has the ranges of batch {metadata.batch} of "
-                f"query {metadata.query}",
-            )
+            details = f"{batch} of query {batch.query} has the metadata of batch {metadata.batch}"
+            yield AuditFinding("batch-mismatch", f"{details} of query {metadata.query}")
 
 
 def _summarize_query(query_id: str, batches: list[BatchCommit], history: History) -> AuditedQuery:

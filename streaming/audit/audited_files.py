@@ -57,7 +57,7 @@ class DataFiles:
     root: Path
 
     def read_size(self, path: str) -> int | None:
-        """Return the size in bytes of a file in the log; None if no regular file exists."""
+        """Return the size in bytes of a file in the log; None if it is not a regular file."""
         try:
             status = self._resolve(path).stat()
         except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: an invalid path
@@ -81,7 +81,7 @@ class DataFiles:
             return False
 
     def _resolve(self, path: str) -> Path:
-        # Paths in the log are URLs: relative to the table, or absolute in a shallow clone.
+        # Paths in the log are URL-encoded: relative, or absolute in a shallow clone.
         parts = urlsplit(path)
         return self.root / unquote(parts.path if parts.scheme == "file" else path)
 

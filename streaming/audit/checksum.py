@@ -25,8 +25,8 @@ def compute_range_checksum(topic: str, partition: int, begin: int, end: int) -> 
     """Return the checksum of a range that has a record at each offset; 0 if it is empty."""
     seed = hash_int(partition, hash_bytes(topic.encode(), _SEED))
     result = 0
-    for low in range(begin, end, _BLOCK_OFFSETS):
-        offsets = np.arange(low, min(low + _BLOCK_OFFSETS, end), dtype=np.uint64)
+    for block in range(begin, end, _BLOCK_OFFSETS):
+        offsets = np.arange(block, min(block + _BLOCK_OFFSETS, end), dtype=np.uint64)
         result ^= int(np.bitwise_xor.reduce(_hash_longs(offsets, seed)))
     return result
 

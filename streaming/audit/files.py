@@ -32,10 +32,10 @@ _UPSERT_COLUMN = "_sequence"
 def check_files(
     history: History, files: DataFiles | None, topics: Collection[str]
 ) -> Iterator[AuditFinding]:
-    """Check that local files exist once with their logged size; without `files`, only the log."""
-    doubled_files: dict[str, str] = {}
+    """Find lost, changed, and doubled local files; without `files`, only doubles in the log."""
+    doubled_text_by_path: dict[str, str] = {}
     for add, first_version, version in history.double_adds:
-        doubled_files[add.path] = f"{add.path} (versions {first_version} and {version})"
+        doubled_text_by_path[add.path] = f"{add.path} (versions {first_version} and {version})"
     if files is not None:
         lost_files, changed_files = [], []
         for add, version in history.files.values():
@@ -45,7 +45,7 @@ def check_files(
             if size is None:
                 lost_files.append(f"{add.path} (version {version}{_format_rows(add)})")
             elif size != add.size:
-                size_text = f"{size} bytes, but version {version} lists {add.size}"
+                size_text = f"{pluralize(size, 'byte')}, but version {version} lists {add.size:,}"
                 changed_files.append(f"{add.path}: {size_text}")
         if lost_files:
             yield AuditFinding("file-lost", elide(lost_files))
@@ -53,19 +53,19 @@ def check_files(
             yield AuditFinding("file-changed", elide(changed_files))
         for first, other in _find_equal_files(history, files, topics):
             copy, original = (f"{add.path} (version {version})" for add, version in (other, first))
-            doubled_files.setdefault(other[0].path, f"{copy} has the content of {original}")
-    if doubled_files:
-        yield AuditFinding("file-doubled", elide(list(doubled_files.values())))
+            doubled_text_by_path.setdefault(other[0].path, f"{copy} has the content of {original}")
+    if doubled_text_by_path:
+        yield AuditFinding("file-doubled", elide(list(doubled_text_by_path.values())))
 
 
 def _find_equal_files(
     history: History, files: DataFiles, topics: Collection[str]
 ) -> Iterator[tuple[tuple[AddedFile, int], tuple[AddedFile, int]]]:
-    """Yield pairs of files with the same content, one of which must be a copy.
+    """Yield pairs of files with the same content and known rows, one of which must be a copy.
 
     Two batches cannot write equal files if each row identifies its record, as in an upsert table or
     by Kafka's columns. Other files, and files of one batch (`UNION ALL` may repeat records), are
-    compared only if one of their commits contradicts its metrics or is neither batch nor `RESTORE`.
+    compared only if one of their commits contradicts its metrics or `is_foreign`.
     """
     commits = history.commits.items()
     suspects = {v for v, commit in commits if is_foreign(commit) or _describe_miscount(commit)}
@@ -105,12 +105,12 @@ def check_writers(history: History, batch_versions: Collection[int]) -> Iterator
         added_files = [file for file in commit.adds if file.data_change]
         operation = f"{commit.info.operation or 'a commit'} at version {version}"
         if removed_files:
-            removed = pluralize(len(removed_files), "file")
-            removal_texts.append(f"{operation} ({removed} removed, {len(added_files):,} added)")
+            removed_text = f"{pluralize(len(removed_files), 'file')} removed"
+            removal_texts.append(f"{operation} ({removed_text}, {len(added_files):,} added)")
         elif added_files:
-            rows = [file.rows for file in added_files]
-            rows_text = "" if None in rows else f", {pluralize(sum(n for n in rows if n), 'row')}"
-            append_texts.append(f"{operation} ({pluralize(len(rows), 'file')}{rows_text})")
+            counts = [file.rows for file in added_files]
+            row_text = "" if None in counts else f", {pluralize(sum(filter(None, counts)), 'row')}"
+            append_texts.append(f"{operation} ({pluralize(len(counts), 'file')}{row_text})")
     if append_texts:
         yield AuditFinding("foreign-rows", elide(append_texts))
     if removal_texts:
@@ -122,17 +122,17 @@ def check_counts(history: History) -> Iterator[AuditFinding]:
     miscounts = [text for text in map(_describe_miscount, history.commits.values()) if text]
     if miscounts:
         yield AuditFinding("count-mismatch", elide(miscounts))
-    rows_by_file: dict[FileKey, int | None] = {}
+    row_count_by_file: dict[FileKey, int | None] = {}
     compaction_texts = []
     for version, commit in history.commits.items():
-        rows_by_file |= {file.key: file.rows for file in commit.adds}
+        row_count_by_file |= {file.key: file.rows for file in commit.adds}
         if commit.adds and commit.removes and not commit.changes_data:
-            old_rows = [rows_by_file.get(file.key) for file in commit.removes]
-            new_rows = [file.rows for file in commit.adds]
-            counts = [sum(n for n in side if n is not None) for side in (old_rows, new_rows)]
-            if None not in [*old_rows, *new_rows] and counts[0] != counts[1]:
+            old_counts = [row_count_by_file.get(file.key) for file in commit.removes]
+            new_counts = [file.rows for file in commit.adds]
+            old_rows, new_rows = (sum(filter(None, counts)) for counts in (old_counts, new_counts))
+            if None not in [*old_counts, *new_counts] and old_rows != new_rows:
                 operation = commit.info.operation or "a compaction"
-                count_text = f"{counts[0]:,} rows became {counts[1]:,}"
+                count_text = f"{pluralize(old_rows, 'row')} became {new_rows:,}"
                 compaction_texts.append(f"{operation} at version {version}: {count_text}")
     if compaction_texts:
         yield AuditFinding("compaction-rows", elide(compaction_texts))
@@ -146,14 +146,14 @@ def check_state(history: History, checksums: Mapping[int, TableChecksum]) -> Ite
     """
     known_difference = None if not history.is_whole else (0, 0)
     mismatches = []
-    for version, (file_count, byte_count) in history.counts.items():
+    for version, (file_count, byte_count) in history.size_by_version.items():
         checksum = checksums.get(version)
         if checksum is None or checksum.num_files is None or checksum.table_size_bytes is None:
             continue
         difference = (checksum.num_files - file_count, checksum.table_size_bytes - byte_count)
         if known_difference is not None and difference != known_difference:
             mismatches.append(
-                f"version {version} has {file_count + known_difference[0]:,} files "
+                f"version {version} has {pluralize(file_count + known_difference[0], 'file')} "
                 f"({byte_count + known_difference[1]:,} bytes), "
                 f"but its .crc has {checksum.num_files:,} ({checksum.table_size_bytes:,} bytes)"
             )
@@ -178,22 +178,22 @@ def _describe_miscount(commit: Commit) -> str | None:
     row_counts = [file.rows for file in commit.adds if file.rows is not None]
     max_file_count = file_count + int(files_metric == "numFiles" and len(row_counts) == file_count)
     if metric_file_count is not None and not file_count <= metric_file_count <= max_file_count:
-        details = f"reports {metric_file_count:,} files in its metrics, but adds {file_count:,}"
-        return f"version {commit.version} {details}"
+        metric_text = f"reports {pluralize(metric_file_count, 'file')} in its metrics"
+        return f"version {commit.version} {metric_text}, but adds {file_count:,}"
     metric_row_count = parse_whole_number(metrics.get(rows_metric))
     row_count = sum(row_counts)
     if metric_row_count in {None, row_count} or len(row_counts) < file_count or commit.removes:
         return None
-    details = f"reports {metric_row_count:,} rows in its metrics, but its files have {row_count:,}"
-    return f"version {commit.version} {details}"
+    metric_text = f"reports {pluralize(metric_row_count, 'row')} in its metrics"
+    return f"version {commit.version} {metric_text}, but its files have {row_count:,}"
 
 
 def check_statistics(batches: list[BatchCommit], history: History) -> Iterator[AuditFinding]:
-    """Check that a file's offsets lie between the lowest and highest that its query had read.
+    """Check that each file's offsets lie between the lowest and highest that its query had read.
 
     Earlier batches are included, because a stateful query may emit rows for their records later. If
-    a range is unknown, only the highest offset is checked. Files without statistics, and those of a
-    batch without ranges or with a merge, are not checked.
+    an earlier range is unknown, only the highest offset is checked. Not checked are files without
+    statistics or with unknown partitions, and files of a batch without ranges or with a merge.
     """
     files_outside = []
     spans: dict[Partition, tuple[int, int]] = {}
@@ -220,11 +220,13 @@ def check_statistics(batches: list[BatchCommit], history: History) -> Iterator[A
             min_begin = min(begins, default=0)
             max_end = max((end for _, end in file_spans.values()), default=0)
             if min_offset < min_begin or max_offset >= max_end:
-                begin_text = f"{min_begin} to " if knows_all_ranges else "up to "
-                read_text = f"only offsets {begin_text}{max_end - 1}" if file_spans else "none"
+                read_text = f"only {_format_span('offset', min_begin, max_end - 1)}"
+                if not knows_all_ranges:
+                    read_text = f"only offsets up to {max_end - 1}"
                 files_outside.append(
-                    f"{add.path} has offsets {min_offset} to {max_offset} in partitions {first} to "
-                    f"{last}, but by {batch}, the query had read {read_text} of these partitions"
+                    f"{add.path} has {_format_span('offset', min_offset, max_offset)} in "
+                    f"{_format_span('partition', first, last)}, but by {batch}, the query had read "
+                    f"{read_text if file_spans else 'nothing'} there"
                 )
     if files_outside:
         yield AuditFinding("rows-outside", elide(files_outside))
@@ -254,4 +256,8 @@ def _parse_bounds(
 
 
 def _format_rows(add: AddedFile) -> str:
-    return f", {add.rows:,} rows" if add.rows is not None else ""
+    return f", {pluralize(add.rows, 'row')}" if add.rows is not None else ""
+
+
+def _format_span(noun: str, first: int, last: int) -> str:
+    return f"{noun} {first}" if first == last else f"{noun}s {first} to {last}"

@@ -30,6 +30,7 @@ _APPEND = (
 _DELETE = (
     "check whether rows exist twice (use --columns, or count them), and delete only the duplicates"
 )
+_DOUBLES = "compare these rows, and delete all but one of those that are equal"
 _RESTORE = "restore the file from a backup, or RESTORE the table to a version without it"
 _WRITER = "find the writer (DESCRIBE HISTORY); if this was intended, set --since to a later version"
 _ROWS = "find the writer (DESCRIBE HISTORY), and correct the rows if this was not intended"
@@ -41,7 +42,7 @@ KINDS = {
     "overlap": FindingKind("wrong", "two batches have the same offsets", _DELETE),
     "range-reversed": FindingKind(
         "wrong",
-        "a batch's range ends before it begins: the topic was deleted and re-created",
+        "a batch's range ends before it begins: the topic was re-created, or lost its last records",
         "give the query a new checkpoint; see `assignor doctor --checkpoint`",
     ),
     "batch-missing": FindingKind("wrong", "no commit has the batch or its offsets", _APPEND),
@@ -53,11 +54,11 @@ KINDS = {
     "batch-twice": FindingKind("wrong", "two commits have the same batch", _DELETE),
     "batch-order": FindingKind(
         "wrong",
-        "a batch was committed after a later one",
+        "a batch was committed after one with a higher number",
         "check whether two drivers ran the query at once, or an older checkpoint was restored",
     ),
     "batch-mismatch": FindingKind(
-        "wrong", "a commit's ranges and transaction name different queries or batches", _WRITER
+        "wrong", "a commit's metadata and transaction name different queries or batches", _WRITER
     ),
     "ranges-mismatch": FindingKind(
         "wrong",
@@ -75,7 +76,7 @@ KINDS = {
     ),
     "table-behind": FindingKind(
         "wrong",
-        "the table does not have batches that the checkpoint has completed",
+        "the table does not have batches that the query has completed",
         f"restore the table; or {_APPEND}",
     ),
     "other-query": FindingKind(
@@ -97,7 +98,7 @@ KINDS = {
     "file-doubled": FindingKind(
         "wrong",
         "a data file is in the log twice, or two files have the same content",
-        "remove one of two equal files; for a file listed twice, restore the log's file",
+        "for equal files, delete the rows and append one copy; else restore the log's file",
     ),
     "count-mismatch": FindingKind(
         "wrong", "a commit's metrics do not match the files or rows that it adds", _LOG_FILE
@@ -106,7 +107,9 @@ KINDS = {
         "wrong", "the files in the log do not match the count or size in the .crc file", _LOG_FILE
     ),
     "compaction-rows": FindingKind(
-        "wrong", "a compaction changed the number of rows", "RESTORE the version before it"
+        "wrong",
+        "a compaction changed the number of rows",
+        "RESTORE the table to the version before it",
     ),
     "records-mismatch": FindingKind(
         "wrong",
@@ -121,7 +124,7 @@ KINDS = {
     ),
     "commit-damaged": FindingKind("wrong", "a commit cannot be read", _LOG_FILE),
     "commit-missing": FindingKind("wrong", "a version is missing from the log", _LOG_FILE),
-    "rows-doubled": FindingKind("wrong", "several rows have the same offset", _DELETE),
+    "rows-doubled": FindingKind("wrong", "several rows have the same offset", _DOUBLES),
     "rows-missing": FindingKind("wrong", "the table has no row for a record of the topic", _APPEND),
     "rows-invented": FindingKind("wrong", "a row's offset is in no batch or has no record", _ROWS),
     "rows-differ": FindingKind("wrong", "a row's key or value differs from its record", _ROWS),
@@ -133,12 +136,12 @@ KINDS = {
     "records-gone": FindingKind(
         "unproved",
         "the topic no longer has the records of these offsets, due to retention or compaction",
-        "audit sooner, or raise the topic's retention",
+        "audit sooner, or raise the topic's retention (if compacted, min.compaction.lag.ms)",
     ),
     "no-ranges": FindingKind(
         "unproved",
-        "a batch's commit does not record its offsets, and the offset log no longer has the batch",
-        "audit from a later version with --since, if newer commits record their offsets",
+        "neither the commit of a batch nor a given checkpoint has the batch's offsets",
+        "pass the query's checkpoint, or set --since to a version from which commits have offsets",
     ),
     "log-begins-late": FindingKind(
         "unproved",
@@ -155,10 +158,10 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """A fault of the table, or evidence that is missing."""
+    """A fault of the table, or evidence that is missing; `kind` is a key of `KINDS`."""
 
     kind: str
-    #: The batches, versions, partitions, and offsets affected.
+    #: The affected batches, versions, files, or offsets.
     details: str
 
     @property

@@ -46,7 +46,7 @@ class History:
     #: Files added twice, each with the first and the second version that added it.
     double_adds: list[tuple[AddedFile, int, int]] = field(default_factory=list)
     #: The table's number of files and of bytes, by version.
-    counts: dict[int, tuple[int, int]] = field(default_factory=dict)
+    size_by_version: dict[int, tuple[int, int]] = field(default_factory=dict)
     properties: dict[str, str | None] = field(default_factory=dict)
     #: Whether the table keeps only the newest row of each key. `assignor run` sets a property for
     #: this; if the log no longer has the property, a merge by `assignor run` proves it.
@@ -79,7 +79,7 @@ def _is_merge(commit: Commit) -> bool:
 
 
 def replay_commits(commits: Iterable[Commit]) -> History:
-    """Apply the commits of a table's log in order, and return the table's history.
+    """Apply the commits of a table's log, which are in order, and return the table's history.
 
     1. Apply each commit's removes and adds, and note files that were added twice.
     2. Find the version that each commit is based on: the previous one, or a `RESTORE`'s target.
@@ -90,9 +90,9 @@ def replay_commits(commits: Iterable[Commit]) -> History:
         return history
     history.is_whole = next(iter(history.commits)) == 0
     #: The version that each version is based on.
-    bases: dict[int, int | None] = {}
+    base_by_version: dict[int, int | None] = {}
     #: Hash of each version's set of files, to find the target of a `RESTORE` by time.
-    hashes: dict[int, int] = {}
+    hash_by_version: dict[int, int] = {}
     files_hash, byte_count, previous_version = 0, 0, None
     for version, commit in history.commits.items():
         removed_keys = {file.key for file in commit.removes}
@@ -109,16 +109,17 @@ def replay_commits(commits: Iterable[Commit]) -> History:
                 files_hash ^= hash(add.key)
                 byte_count += add.size
             history.files[add.key] = (add, old_entry[1] if old_entry else version)
-        hashes[version] = files_hash
-        bases[version] = previous_version  # 2.
+        hash_by_version[version] = files_hash
+        base_by_version[version] = previous_version  # 2.
         if commit.is_restore:
             target = commit.restored_to
             if target is None:
-                targets = (v for v in reversed(hashes) if v != version and hashes[v] == files_hash)
+                hashes = reversed(hash_by_version.items())
+                targets = (v for v, files in hashes if v != version and files == files_hash)
                 target = next(targets, None) if history.is_whole else None
             history.restores.append(TableRestore(target, version))
-            bases[version] = target
-        history.counts[version] = (len(history.files), byte_count)
+            base_by_version[version] = target
+        history.size_by_version[version] = (len(history.files), byte_count)
         if commit.metadata is not None:
             history.properties = commit.metadata.configuration
         previous_version = version
@@ -126,7 +127,7 @@ def replay_commits(commits: Iterable[Commit]) -> History:
     live_version: int | None = previous_version
     while live_version is not None and live_version not in live_versions:
         live_versions.add(live_version)
-        live_version = bases.get(live_version)
+        live_version = base_by_version.get(live_version)
     history.live_versions = frozenset(live_versions)
     mode = history.properties.get("assignor.mode")
     history.is_upsert = mode == "upsert" if mode else any(map(_is_merge, history.commits.values()))

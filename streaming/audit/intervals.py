@@ -1,4 +1,4 @@
-"""Merge and subtract intervals of partition offsets, and find gaps."""
+"""Collect, count, merge, and subtract intervals of offsets, and find gaps between numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Intervals = dict[Partition, list[tuple[int, int]]]
 
 
 def iter_ranges(ranges: KafkaRanges) -> Iterator[tuple[SourcePartition, int, int]]:
-    """Yield each range as its source and partition, its begin, and its end."""
+    """Yield each range as `((source, partition), begin, end)`."""
     for source, topics in ranges.items():
         for topic, partitions in topics.items():
             for number, (begin, end) in partitions.items():
@@ -28,7 +28,7 @@ def iter_ranges(ranges: KafkaRanges) -> Iterator[tuple[SourcePartition, int, int
 
 
 def collect_read_offsets(batches: Iterable[BatchCommit]) -> Intervals:
-    """Return the merged offset intervals that the batches read."""
+    """Return the merged offset intervals of the batches whose ranges are known."""
     spans: Intervals = {}
     for batch in batches:
         for (_, partition), begin, end in iter_ranges(batch.ranges or {}):
@@ -38,8 +38,9 @@ def collect_read_offsets(batches: Iterable[BatchCommit]) -> Intervals:
 
 
 def count_offsets(batches: Iterable[BatchCommit]) -> int:
-    """Return the total number of offsets that the batches read."""
-    return sum(max(0, high - low) for b in batches for _, low, high in iter_ranges(b.ranges or {}))
+    """Return the total number of offsets in the known ranges of the batches."""
+    ranges = (r for batch in batches for r in iter_ranges(batch.ranges or {}))
+    return sum(max(0, end - begin) for _, begin, end in ranges)
 
 
 def merge_intervals(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -60,7 +61,7 @@ def merge_intervals(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int
 def find_gaps(numbers: Iterable[int], first: int, end: int) -> list[range]:
     """Return the numbers in `[first, end)` that are not in the ascending `numbers`, as ranges.
 
-    The numbers come from files, so a gap may have 2**63 numbers and is never iterated over.
+    The numbers come from files, so a gap may have 2**63 numbers, which are never iterated over.
 
     >>> find_gaps([3, 4, 9], 2, 7)
     [range(2, 3), range(5, 7)]
@@ -73,13 +74,13 @@ def find_gaps(numbers: Iterable[int], first: int, end: int) -> list[range]:
     return [gap for gap in [*gaps, range(first, end)] if gap]
 
 
-def list_numbers(word: str, spans: Sequence[range]) -> str:
+def format_numbers(noun: str, spans: Sequence[range]) -> str:
     """Format the first three numbers of the spans, and how many others there are.
 
-    >>> list_numbers("batch", [range(1, 3), range(7, 2**62)])
+    >>> format_numbers("batch", [range(1, 3), range(7, 2**62)])
     'batch 1, batch 2, batch 7 and 4,611,686,018,427,387,896 more'
     """
-    first_texts = [f"{word} {number}" for number in itertools.islice(itertools.chain(*spans), 3)]
+    first_texts = [f"{noun} {number}" for number in itertools.islice(itertools.chain(*spans), 3)]
     other_count = sum(map(len, spans)) - len(first_texts)
     return ", ".join(first_texts) + (f" and {other_count:,} more" if other_count else "")
 

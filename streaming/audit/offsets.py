@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from assignor_bridge.errors import elide
 from assignor_bridge.model import Partition
 from streaming.audit.findings import AuditFinding
-from streaming.audit.intervals import find_gaps, iter_ranges, list_numbers, subtract_intervals
+from streaming.audit.intervals import find_gaps, format_numbers, iter_ranges, subtract_intervals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def format_offsets(partition: Partition, begin: int, end: int) -> str:
-    """Format the offsets `[begin, end)` for a message.
+    """Format the offsets `[begin, end)` for a message; without any, only `begin` is shown.
 
     >>> format_offsets(Partition("t", 0), 5, 8), format_offsets(Partition("t", 0), 5, 6)
     ('t-0 offsets 5 to 7', 't-0 offset 5')
@@ -36,7 +36,7 @@ def check_query(
     checkpoint: Checkpoint | None,
     other_offsets: Intervals,
 ) -> Iterator[AuditFinding]:
-    """Check the batches of one query, in the log's order.
+    """Check the batches of one query, which are in the log's order.
 
     `checkpoint` is None unless it belongs to the query. `other_offsets` are the offsets that
     live batches of other queries read; these are not reported as gaps.
@@ -48,13 +48,10 @@ def check_query(
         if earlier_commit is None:
             batch_by_number[batch.number] = batch
             continue
-        are_both_live = {earlier_commit.version, batch.version} <= history.live_versions
-        if are_both_live:
-            yield AuditFinding(
-                "batch-twice",
-                f"batch {batch.number} of query {batch.query} is in versions "
-                f"{earlier_commit.version} and {batch.version}{_format_ranges(batch.ranges)}",
-            )
+        if {earlier_commit.version, batch.version} <= history.live_versions:
+            versions = f"{earlier_commit.version} and {batch.version}"
+            details = f"batch {batch.number} of query {batch.query} is in versions {versions}"
+            yield AuditFinding("batch-twice", f"{details}{_format_ranges(batch.ranges)}")
         elif batch.version in history.live_versions:
             batch_by_number[batch.number] = batch
     chain = [batch_by_number[n] for n in sorted(batch_by_number)]
@@ -101,8 +98,8 @@ def _check_chain(
 class _ChainCheck:
     """Compare each batch of a query with the ends of the batches before it.
 
-    If a batch has no commit, its partitions may be missing from all later batches. The offset log
-    has the batch's ranges, or at least the last batch's end of every partition.
+    If a batch has no commit, its partitions may be missing from all later batches. The checkpoint's
+    offset log may still have its ranges, or at least every partition's end in the last batch.
     """
 
     #: Ranges in the offset log, by batch number.
@@ -120,14 +117,14 @@ class _ChainCheck:
     reversed_partitions: set[SourcePartition] = field(default_factory=set)
 
     def compare(self, batch: BatchCommit) -> Iterator[AuditFinding]:
-        """Compare a batch with those before it, and advance `ends`; clear it without ranges."""
+        """Compare a batch with those before it. Advance `ends`, or clear them without ranges."""
         previous, self.previous = self.previous, batch
         position = f"between {previous} and {batch}" if previous else f"before {batch}"
         absent_batches = range(previous.number + 1 if previous else batch.number, batch.number)
         logged_batches = [number for number in self.logged_ranges if number in absent_batches]
         absent_ranges = [self.logged_ranges[number] for number in logged_batches]
         other_offsets = self.other_offsets
-        lost_offsets = [text for r in absent_ranges for text in _format_unread(r, other_offsets)]
+        lost_offsets = [text for r in absent_ranges for text in _format_lost(r, other_offsets)]
         if lost_offsets:
             batches_text = _format_batches(absent_batches.start, absent_batches.stop)
             yield AuditFinding("batch-missing", f"{batches_text} {position}: {elide(lost_offsets)}")
@@ -152,7 +149,7 @@ class _ChainCheck:
         else:
             self.unknown_batches += unlogged_batches
         if overlaps:
-            yield AuditFinding("overlap", f"{elide(overlaps)}, {position}")
+            yield AuditFinding("overlap", f"{elide(overlaps)}, read again by {batch}")
 
     def _compare_with_ends(self, ranges: KafkaRanges) -> tuple[list[str], list[str]]:
         """List the gaps and overlaps between `ends` and a batch's ranges, and advance `ends`."""
@@ -183,7 +180,7 @@ class _ChainCheck:
         if gaps:
             yield AuditFinding("gap", f"{elide(gaps)}, up to {last_batch} in the checkpoint")
         elif self.unknown_batches and (not logged_ends or ends.keys() != logged_ends.keys()):
-            details = list_numbers("batch", self.unknown_batches)
+            details = format_numbers("batch", self.unknown_batches)
             yield AuditFinding("batch-unknown", f"query {last_batch.query}: {details}")
 
 
@@ -200,8 +197,8 @@ def _iter_offsets(offsets: Mapping[str, KafkaOffsets]) -> Iterator[tuple[SourceP
                 yield (source, Partition(topic, number)), offset
 
 
-def _format_unread(ranges: KafkaRanges, other_offsets: Intervals) -> list[str]:
-    """Format each interval of the ranges' offsets that is not in `other_offsets`."""
+def _format_lost(ranges: KafkaRanges, other_offsets: Intervals) -> list[str]:
+    """Format each interval of the ranges' offsets that no other query read."""
     return [
         format_offsets(partition, *span)
         for (_, partition), begin, end in iter_ranges(ranges)
@@ -247,14 +244,13 @@ def check_checkpoint(
     batches = [batch for batch in all_batches if batch.query == checkpoint.query_id]
     if not batches:
         if last_completed is not None and all_batches:
-            queries = elide(sorted({batch.query for batch in all_batches}))
-            yield AuditFinding(
-                "other-query",
-                f"query {checkpoint.query_id} has completed batch {last_completed}, but the table "
-                f"has only batches of other queries: {queries}",
-            )
+            queries_text = elide(sorted({batch.query for batch in all_batches}))
+            query_id = checkpoint.query_id or "(unknown ID)"
+            details = f"query {query_id} has completed batch {last_completed}"
+            details += f", but the table has only batches of other queries: {queries_text}"
+            yield AuditFinding("other-query", details)
         elif last_completed is not None and is_whole:
-            details = f"the checkpoint has completed batch {last_completed}, but no commit has any"
+            details = f"the query has completed batch {last_completed}, but no commit has a batch"
             yield AuditFinding("table-behind", details)
         return
     last_table_batch = max(batch.number for batch in batches)
@@ -268,14 +264,12 @@ def check_checkpoint(
     if last_completed is not None and last_completed > last_table_batch:
         absent_batches = range(last_table_batch + 1, last_completed + 1)
         absent_ranges = [logged_ranges[n] for n in sorted(logged_ranges) if n in absent_batches]
-        lost_offsets = [text for r in absent_ranges for text in _format_unread(r, other_offsets)]
+        lost_offsets = [text for r in absent_ranges for text in _format_lost(r, other_offsets)]
         lost_text = _format_batches(absent_batches.start, absent_batches.stop)
         lost_text += f" ({elide(lost_offsets)})" if lost_offsets else ""
-        yield AuditFinding(
-            "table-behind",
-            f"the checkpoint has completed batch {last_completed}, but the table's last is batch "
-            f"{last_table_batch}: it lacks {lost_text}",
-        )
+        details = f"the query has completed batch {last_completed}, but the table's last is batch "
+        details += f"{last_table_batch}: the table lacks {lost_text}"
+        yield AuditFinding("table-behind", details)
     differing_batches = [
         batch
         for batch in batches

@@ -15,15 +15,16 @@ if TYPE_CHECKING:
     from checkpoints.offset_log import KafkaRanges
     from streaming.audit.all_checks import AuditedQuery
 
-#: Larger batches are not checked, because a checksum would take minutes; no real batch is larger.
+#: The checksum of a larger batch is not checked, because computing it would take minutes.
 _MAX_HASHED_RECORDS = 10**10
 
 
 def check_records(query: AuditedQuery) -> Iterator[AuditFinding]:
     """Compare each batch's counted records with its ranges, and update the counters of `query`.
 
-    A checksum differs if Spark read wrong records, or if it reran a task and counted a record twice
-    for each offset without a record. The second is assumed only if another batch has such offsets.
+    A batch without ranges or a count is skipped. A checksum differs if Spark read wrong records, or
+    if a rerun task counted one record twice for each offset without a record. The second cause is
+    considered (`records-unproved`) only if another batch has offsets without a record.
     """
     differing_batches = []
     for batch in query.batches:

@@ -53,42 +53,42 @@ def audit_rows(
     sample: int | None = None,
     version: int | None = None,
 ) -> tuple[RowAudit, list[AuditFinding]]:
-    """Compare the rows of a table with the records of its topics.
+    """Compare the rows of a table with the records of its topics, and return the findings.
 
     `spans` are the offsets `[begin, end)` that the batches read, by partition; if empty, each
     partition is audited from its first row to its last. Without `brokers`, only rows are read.
     `sample` is the approximate number of offsets to audit; None audits all. `version` is the table
     version that `spans` describe, because a running query may add versions; None is the newest.
 
-    Raises OptionError if one of the columns does not exist or has a NULL, and TopicUnreadableError
-    if a partition does not exist or the brokers do not return its records.
+    Raises OptionError if one of the columns does not exist, has an unsuitable type, or has a NULL;
+    TopicUnreadableError if a partition does not exist or the brokers do not return its records.
     """
-    frame, content_columns = _select_columns(spark, table, columns, version)
+    frame, content_columns = _load_columns(spark, table, columns, version)
     ranges = dict(spans) or _compute_row_spans(frame, columns)
     log_begins = _request_log_begins(ranges, brokers) if brokers is not None else {}
-    kept_ranges = {p: (max(low, log_begins.get(p, low)), high) for p, (low, high) in ranges.items()}
-    targets = [(p, begin, end) for p, (begin, end) in sorted(kept_ranges.items()) if begin < end]
+    log_ranges = {p: (max(low, log_begins.get(p, low)), high) for p, (low, high) in ranges.items()}
+    target_spans = [(p, *span) for p, span in sorted(log_ranges.items()) if span[0] < span[1]]
     block_size = 1 << 62 if sample is None else BLOCK_OFFSETS
     if sample is not None:
-        targets = sample_blocks({p: (begin, end) for p, begin, end in targets}, sample)
-        frame = _filter_blocks(spark, frame, targets)
+        target_spans = sample_blocks({p: (begin, end) for p, begin, end in target_spans}, sample)
+        frame = _filter_blocks(spark, frame, target_spans)
     retention = brokers.fetch_retention({p.topic for p in ranges}) if brokers is not None else {}
     row_audit = RowAudit({topic for topic, policy in retention.items() if policy.compacts})
-    pending_spans = {(span[0], span[1] // block_size): span for span in targets}
+    span_by_block = {(span[0], span[1] // block_size): span for span in target_spans}
     ordered_rows = frame.orderBy("topic", "partition", "offset")
     for block_key, rows in groupby(
         _check_not_null(ordered_rows.toLocalIterator(), columns),
         lambda row: (Partition(row[0], row[1]), row[2] // block_size),
     ):
         partition = block_key[0]
-        span = pending_spans.pop(block_key, (partition, 0, 0))
+        span = span_by_block.pop(block_key, (partition, 0, 0))
         low, _ = ranges.get(partition, (0, 0))
         deleted_offsets = range(low, log_begins.get(partition, low))
-        items = (_to_item(row) for row in rows if row[2] not in deleted_offsets)
-        _merge_span(row_audit, span, items, brokers, content_columns)
-    for span in pending_spans.values():
+        row_items = (_to_item(row) for row in rows if row[2] not in deleted_offsets)
+        _merge_span(row_audit, span, row_items, brokers, content_columns)
+    for span in span_by_block.values():  # blocks without a row
         _merge_span(row_audit, span, (), brokers, content_columns)
-    for p, (begin, _) in sorted(kept_ranges.items()):
+    for p, (begin, _) in sorted(log_ranges.items()):
         if begin > ranges[p][0]:
             row_audit.faults["records-gone"].add(p, ranges[p][0], min(begin, ranges[p][1]))
     return row_audit, list(row_audit.findings)
@@ -98,10 +98,10 @@ def _to_item(row: Any) -> Item:
     return row[2], tuple(None if value is None else bytes(value) for value in row[3:])
 
 
-def _select_columns(
+def _load_columns(
     spark: SparkSession, table: str, columns: Columns, version: int | None
 ) -> tuple[DataFrame, tuple[str, ...]]:
-    """Return a frame of topic, partition, offset, and content columns, and the content's names."""
+    """Return the identifying and content columns as a frame, and the content columns' names."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as f
 
@@ -116,12 +116,12 @@ def _select_columns(
     except PySparkException as error:
         raise OptionError(
             f"--columns {','.join(columns)}: not all exist with types that fit a topic, partition, "
-            f"and offset: name others of the table's columns ({', '.join(frame.columns)})"
+            f"and offset: name others of the table's columns ({elide(frame.columns, 5)})"
         ) from error
 
 
 def _check_not_null(rows: Iterable[Any], columns: Columns) -> Iterator[Any]:
-    """Yield the rows; raise OptionError for a row whose record is unknown."""
+    """Yield the rows; raise OptionError for a row with NULL in an identifying column."""
     for row in rows:
         if None in row[:3]:
             raise OptionError(
@@ -145,22 +145,17 @@ def _filter_blocks(spark: SparkSession, frame: DataFrame, spans: list[Span]) -> 
     from pyspark.sql import functions as f
 
     schema = "topic STRING, partition INT, block BIGINT"
-    blocks = spark.createDataFrame(
-        [(p.topic, p.number, low // BLOCK_OFFSETS) for p, low, _ in spans], schema
-    )
+    rows = [(p.topic, p.number, low // BLOCK_OFFSETS) for p, low, _ in spans]
+    blocks = f.broadcast(spark.createDataFrame(rows, schema))
     block = f.floor(f.col("offset") / BLOCK_OFFSETS).cast("bigint")
     keys = ["topic", "partition", "block"]
-    return (
-        frame.withColumn("block", block)
-        .join(f.broadcast(blocks), keys, "left_semi")
-        .select(*frame.columns)
-    )
+    return frame.withColumn("block", block).join(blocks, keys, "left_semi").select(*frame.columns)
 
 
 def _request_log_begins(
     spans: Mapping[Partition, tuple[int, int]], brokers: Brokers
 ) -> Mapping[Partition, int]:
-    """Return each partition's log begin; raise TopicUnreadableError for a missing partition."""
+    """Return each partition's first offset; raise TopicUnreadableError for a missing partition."""
     note_count = len(brokers.notes)
     partitions = brokers.list_partitions({partition.topic for partition in spans})
     existing_partitions = {p for p in spans if p.number in partitions.get(p.topic, ())}
@@ -242,9 +237,8 @@ def _consume(
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:
                     return
                 if error is not None:
-                    raise TopicUnreadableError(
-                        f"{partition}: {brokers.describe_error(error, 'Read')}"
-                    )
+                    reason = brokers.describe_error(error, "Read")
+                    raise TopicUnreadableError(f"{partition}: {reason}")
                 offset = message.offset()
                 if offset is None or offset >= end:
                     return

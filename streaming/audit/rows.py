@@ -59,7 +59,7 @@ class RowAudit:
     """Merge rows with records, partition by partition, and collect the faults."""
 
     def __init__(self, compacted_topics: Collection[str] = ()) -> None:
-        #: In these topics, Kafka deletes all records of a key except the newest.
+        #: Topics in which Kafka may delete all records of a key except the newest.
         self._compacted_topics = compacted_topics
         self.rows_read = 0
         #: Number of records compared with rows; None if no records were read.
@@ -131,8 +131,8 @@ class RowAudit:
         for kind in KINDS:
             faults = self.faults.get(kind)
             if faults and faults.count:
-                texts = elide([format_offsets(*span) for span in faults.spans])
-                yield AuditFinding(kind, f"{pluralize(faults.count, 'offset')}: {texts}")
+                spans_text = elide([format_offsets(*span) for span in faults.spans])
+                yield AuditFinding(kind, f"{pluralize(faults.count, 'offset')}: {spans_text}")
 
 
 def compute_read_spans(batches: Iterable[BatchCommit]) -> dict[Partition, tuple[int, int]]:

@@ -132,14 +132,14 @@ def estimate(
     price = PRICE_PER_GB if price_per_gb is None else price_per_gb
     for name, log_batches in batches_by_source.items():
         logged_tasks = tasks_by_source.get(name)
-        cluster_options["logged_executors"] = logged_tasks.executors if logged_tasks else None
-        tasks = logged_tasks.tasks if logged_tasks else None
+        cluster_options["logged_executors"] = logged_tasks and logged_tasks.executors_by_batch
+        tasks = logged_tasks.tasks_by_batch if logged_tasks else None
         cluster = choose_cluster(log, name, log_batches, **cluster_options)
         traffic = estimate_traffic(log, name, log_batches, price, record_bytes) if racks else None
-        play = partial(player.replay, options=planner_options, find=find, racks=racks)
+        play = partial(player.replay, options=planner_options, find_assignor=find, racks=racks)
         play = partial(play, traffic=traffic, logged_tasks=tasks)
         with stderr.status(f"replaying {len(log_batches)} batches with {len(names)} mappings"):
-            replays.append(play(log.title(name), log_batches, cluster, names))
+            replays.append(play(log.name_source(name), log_batches, cluster, names))
     for replay in replays:
         if as_json:
             typer.echo(json.dumps(replay_to_json(replay)))

@@ -76,7 +76,7 @@ def print_batch(
     if as_json:
         typer.echo(json.dumps(explanation.as_json(stories)))
         return
-    _print_plan(log.title(source), explanation, with_reasons=partition is None)
+    _print_plan(log.name_source(source), explanation, with_reasons=partition is None)
     for story in stories[:_MAX_LISTED]:
         _print_story(story, explanation)
     if len(stories) > _MAX_LISTED:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 #: Small enough for thousands of partitions in one response; most first record batches fit.
 _MAX_PARTITION_BYTES = 16 * 1024
-_MAX_MESSAGES = 5_000  # of a call of consume
-_TIMEOUT_S = 0.1  # of a call of consume
-#: Timestamps until the year 9999; some producers send nanoseconds, which are larger.
+_MAX_MESSAGES = 5_000  # per call of `consume`
+_TIMEOUT_S = 0.1  # per call of `consume`
+#: Timestamps through the year 9999; some producers send nanoseconds, which are larger.
 _VALID_TIMES_MS = range(253_402_300_800_000)
 
 

@@ -60,11 +60,11 @@ class GroupLags:
 
     partition_counts: Mapping[str, int]
     lags: Mapping[str, Mapping[int, int]]
-    partitions_without_commit: int
+    partitions_without_commit: int  # their number
 
 
 def find_assignors(names: Sequence[str], find: Callable[[str], Assignor]) -> list[Assignor]:
-    """Return the named assignors, custom ones without options; raise OptionError if unknown."""
+    """Return the named assignors, custom ones without options; raise OptionError for others."""
     return [configure_without_options(find(name)) for name in names]
 
 
@@ -115,10 +115,10 @@ def plan(group: ClassicGroup, group_lags: GroupLags, assignor: Assignor) -> Grou
     assignor_input = Group(members, group_lags.partition_counts, group_lags.lags)
     if refusal := assignor.refusal(assignor_input):
         return refusal
-    answer = assign_checked(assignor, assignor_input)
-    owner = answer.owner
-    if answer.withheld is not None:
-        owner = np.where(owner < 0, answer.withheld, owner)
+    assignment = assign_checked(assignor, assignor_input)
+    owner = assignment.owner
+    if assignment.withheld is not None:
+        owner = np.where(owner < 0, assignment.withheld, owner)
     partitions = Assignment(assignor_input, owner).as_dict()
     moved_partitions = sum(
         len(set(numbers) - set(partitions[member.id].get(topic, ())))

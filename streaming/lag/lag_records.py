@@ -59,7 +59,7 @@ class Row:
 
     @property
     def lost(self) -> int | None:
-        """Number of offsets that were deleted before they were read."""
+        """Number of offsets that were deleted before they were read; None if unknown."""
         if self.position.offset is None or self.log_begin is None:
             return None
         return max(0, self.log_begin - self.position.offset)
@@ -185,7 +185,7 @@ def _find_unread_offset(offset: int | None, begin: int | None, end: int | None) 
 
 
 def select_rows(rows: Sequence[Row], *, only_with_lag: bool = False, order: str = "") -> list[Row]:
-    """Return rows by `order` (lag, seconds, loss), worst first, unknown last; "" keeps the order.
+    """Return rows by `order` (lag, seconds, loss), worst first, unknown last; else as they are.
 
     With `only_with_lag`, omit partitions that are read to the end.
     """

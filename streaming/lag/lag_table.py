@@ -86,8 +86,8 @@ def format_table(rows: Sequence[Row], width: int | None = None) -> str:
 def _format_lines(rows: Sequence[Row], heads: Mapping[str, str], loss_head: str) -> list[str]:
     cells = [[*heads.values(), loss_head], *(_format_cells(row, heads) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    line = " ".join(f"%-{width}s" for width in widths)
-    return [(line % tuple(line_cells)).rstrip() for line_cells in cells]
+    template = " ".join(f"%-{width}s" for width in widths)
+    return [(template % tuple(line_cells)).rstrip() for line_cells in cells]
 
 
 def to_json(rows: Sequence[Row]) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def format_summary(rows: Sequence[Row]) -> str:
     total = sum_up(rows)
     parts = [pluralize(total.partitions, "partition")]
     if not total.partitions or total.unknown_lag < total.partitions:
-        parts.append(f"{total.with_lag} with lag: {total.lag} offsets behind")
+        parts.append(f"{total.with_lag} with lag: {pluralize(total.lag, 'offset')} behind")
     if total.seconds_behind is not None and total.unknown_seconds:
         unknown_text = f"unknown for {pluralize(total.unknown_seconds, 'partition')}"
         parts.append(f"{total.seconds_behind:.1f} s or more ({unknown_text})")
@@ -111,7 +111,7 @@ def format_summary(rows: Sequence[Row]) -> str:
     if total.ahead:
         parts.append(f"{pluralize(total.ahead, 'partition')} beyond the log's end")
     if total.lost:
-        parts.append(f"{total.lost} offsets were deleted unread")
+        parts.append(f"{pluralize(total.lost, 'offset')} deleted unread")
     if total.seconds_to_loss is not None and not total.lost:
         is_partial = any(
             (row.lag or 0) > 0 and row.at_risk is not False and row.seconds_to_loss is None
@@ -125,7 +125,7 @@ def format_summary(rows: Sequence[Row]) -> str:
 def find_alarms(rows: Sequence[Row], gone_topics: set[str]) -> list[str]:
     """Return the alarms: one line per kind of problem and one per missing topic."""
 
-    def list_partitions(state: str, suffix: str = "") -> str:
+    def format_partitions(state: str, suffix: str = "") -> str:
         return elide(
             [
                 f"{row.position.tp}{suffix.format(row.position.offset, row.log_begin, row.log_end)}"
@@ -135,16 +135,16 @@ def find_alarms(rows: Sequence[Row], gone_topics: set[str]) -> list[str]:
         )
 
     lines = []
-    if ahead_text := list_partitions("ahead", " at {0} (log ends at {2})"):
+    if ahead_text := format_partitions("ahead", " at {0} (log ends at {2})"):
         lines.append(
             f"positions beyond the log's end: {ahead_text}; the topic was probably re-created, and "
             "its reader will fail or start over"
         )
-    if lost_text := list_partitions("lost", " at {0} (log begins at {1})"):
+    if lost_text := format_partitions("lost", " at {0} (log begins at {1})"):
         lines.append(
             f"records were deleted unread: {lost_text}; raise the retention or read faster"
         )
-    if gone_text := list_partitions("gone"):
+    if gone_text := format_partitions("gone"):
         lines.append(f"missing partitions: {gone_text}; the topic was probably re-created")
     return lines + [f"topic {name!r} no longer exists" for name in sorted(gone_topics)]
 

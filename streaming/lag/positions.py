@@ -58,11 +58,11 @@ def fetch_group_positions(brokers: Brokers, group: str) -> list[Position]:
         )
     owners = {tp: member for member in consumers or () for tp in member.partitions}
     if consumers is not None and not offsets and not owners:
+        members_text = f" ({pluralize(len(consumers), 'consumer')} without partitions)"
         raise GroupError(
-            f"group {group!r} has no offset on any topic that the user may describe"
-            + (f" ({pluralize(len(consumers), 'consumer')} without partition)" if consumers else "")
-            + ": its topics were deleted (and re-created), it has not committed yet, or the user "
-            "lacks Describe permission on its topics"
+            f"group {group!r} has no committed offset on any topic that the user may describe"
+            f"{members_text if consumers else ''}: its topics were deleted (and re-created), it "
+            "has not committed yet, or the user lacks Describe permission on its topics"
         )
     return [
         Position(group, *tp, offsets.get(tp), owner.consumer_id, owner.host, owner.client_id)
@@ -73,7 +73,7 @@ def fetch_group_positions(brokers: Brokers, group: str) -> list[Position]:
 
 
 def list_checkpoint_positions(checkpoint: Checkpoint, source: str | None = None) -> list[Position]:
-    """Return the positions of a query, or of one source, after its last committed batch."""
+    """Return positions after the last committed batch; partitions planned later have no offset."""
     positions = []
     for name in checkpoint.sources if source is None else (source,):
         state = checkpoint.states.get(name)
@@ -107,7 +107,7 @@ def build_starting_offsets(
     """Build Spark's `startingOffsets` from positions.
 
     `numbers_by_topic` has the brokers' partitions, or is None without brokers; `default_offset` is
-    EARLIEST or LATEST. Raises OptionError if sources of a query have different offsets for one.
+    EARLIEST or LATEST. Raises OptionError if sources have different offsets for a partition.
     """
     position_offsets: dict[Partition, int | None] = {}
     for position in positions:

@@ -23,14 +23,14 @@ MIN_GAIN = 0.05
 
 def replay_to_json(replay: Replay) -> dict[str, object]:
     """Return a replay as JSON values for `--json`."""
-    spark = replay.find(SPARK)
+    spark = replay.find_result(SPARK)
     spark_seconds = spark.seconds if spark else 0.0
     return {
         "title": replay.title,
         "verdict": write_verdict(replay),
         "answer": write_summary(replay),
         "batches": len(replay.batches),
-        "partitions": replay.partitions,
+        "partitions": replay.partition_count,
         "records": replay.offset_count,
         "executors": len(replay.cluster.executors),
         "slots": replay.cluster.slots,
@@ -66,24 +66,24 @@ def _result_to_json(result: MappingResult, spark_seconds: float) -> dict[str, ob
 
 def write_verdict(replay: Replay) -> str:
     """Return a verdict of at most 20 words on whether the assignor would have helped."""
-    spark, assignor = replay.find(SPARK), replay.find(LAG_AWARE_STICKY)
+    spark, assignor = replay.find_result(SPARK), replay.find_result(LAG_AWARE_STICKY)
     if not replay.batches:
         return "Nothing to compare: no batch in the log has data"
     if spark is None or assignor is None or not spark.seconds:
         return f"{pluralize(len(replay.batches), 'batch', 'batches')} replayed"
     ratio = assignor.seconds / spark.seconds
     if ratio > 1 - MIN_GAIN:
-        advice = "Keep Spark's default" if ratio > 1 + MIN_GAIN else "Nothing to gain"
-        return f"{advice}: {LAG_AWARE_STICKY} would take {ratio:.0%} of Spark's reading time"
+        verdict = "Keep Spark's default" if ratio > 1 + MIN_GAIN else "Nothing to gain"
+        return f"{verdict}: {LAG_AWARE_STICKY} would take {ratio:.0%} of Spark's reading time"
     saving = format_seconds((spark.seconds - assignor.seconds) / len(replay.batches))
     qualifier = "at most " * replay.cluster.origins.get("cost", "").startswith("at most")
-    share = f"{1 - ratio:.0%} of the reading time"
-    return f"{LAG_AWARE_STICKY} would save {qualifier}{saving} a batch, {share}"
+    share_text = f"{1 - ratio:.0%} of the reading time"
+    return f"{LAG_AWARE_STICKY} would save {qualifier}{saving} a batch, {share_text}"
 
 
 def write_summary(replay: Replay) -> str:
     """Return a few sentences on whether the assignor would have helped."""
-    spark, assignor = replay.find(SPARK), replay.find(LAG_AWARE_STICKY)
+    spark, assignor = replay.find_result(SPARK), replay.find_result(LAG_AWARE_STICKY)
     if not replay.batches:
         return "No batch in the log has data, so there is nothing to compare"
     time_text = _describe_time(replay, spark, assignor)
@@ -93,7 +93,7 @@ def write_summary(replay: Replay) -> str:
 
 def describe_regret(replay: Replay) -> str:
     """Describe the regret (time above the best in hindsight) and its predicted share; or ""."""
-    result = replay.find(ITSELF) or replay.find(LAG_AWARE_STICKY)
+    result = replay.find_result(ITSELF) or replay.find_result(LAG_AWARE_STICKY)
     if result is None or result.mean_regret_seconds < _ROUNDING_S:
         return ""
     worst_batch = max(result.batches, key=lambda p: p.regret_share)
@@ -101,10 +101,10 @@ def describe_regret(replay: Replay) -> str:
     total_regret_s = result.mean_regret_seconds * len(result.batches)
     accepted_clause = ""
     if result.name != ITSELF:
-        share = f"{min(1.0, accepted_s / total_regret_s):.0%}"
+        share_text = f"{min(1.0, accepted_s / total_regret_s):.0%}"
         texts = {"100%": "accepted all of it", "0%": "predicted none of it"}
-        text = texts.get(share, f"accepted {share} of it, and the remainder was not predicted")
-        accepted_clause = f"; the plans {text}"
+        text = f"accepted {share_text} of it, and the remainder was not predicted"
+        accepted_clause = f"; the plans {texts.get(share_text, text)}"
     return (
         f"Regret of {result.name}: {format_seconds(result.mean_regret_seconds)} a batch "
         f"({result.times_ideal - 1:.1%}) above the best time in hindsight, at most "
@@ -115,13 +115,13 @@ def describe_regret(replay: Replay) -> str:
 def _describe_time(
     replay: Replay, spark: MappingResult | None, assignor: MappingResult | None
 ) -> str:
-    count = pluralize(len(replay.batches), "batch", "batches")
+    batches_text = pluralize(len(replay.batches), "batch", "batches")
     if spark is None or assignor is None:
-        return f"{count} replayed; a comparison needs {SPARK!r} and {LAG_AWARE_STICKY!r}"
+        return f"{batches_text} replayed; a comparison needs {SPARK!r} and {LAG_AWARE_STICKY!r}"
     ratio = assignor.seconds / spark.seconds if spark.seconds else 1.0
     facts = (
-        f"Over {count}, Spark's default would take {spark.times_ideal:.2f} times the ideal reading "
-        f"time, and {LAG_AWARE_STICKY} {assignor.times_ideal:.2f} times"
+        f"Over {batches_text}, Spark's default would take {spark.times_ideal:.2f} times the ideal "
+        f"reading time, and {LAG_AWARE_STICKY} {assignor.times_ideal:.2f} times"
     )
     if ratio > 1 - MIN_GAIN:
         if ratio > 1 + MIN_GAIN:
@@ -139,7 +139,7 @@ def _describe_time(
 
 def _describe_alternative(replay: Replay, assignor: MappingResult) -> str:
     """Describe Spark's fastest other mapping if it is about as fast as the assignor; else ""."""
-    other_results = [m for n in SPARK_MAPPINGS[1:] if (m := replay.find(n)) is not None]
+    other_results = [m for n in SPARK_MAPPINGS[1:] if (m := replay.find_result(n)) is not None]
     alternatives = [m for m in other_results if m.seconds <= assignor.seconds * (1 + MIN_GAIN)]
     if not alternatives:
         return ""
@@ -161,20 +161,20 @@ def list_assumptions(replay: Replay) -> tuple[str, ...]:
         f" ({cluster.origins[name]})" if name in cluster.origins else ""
         for name in ("executors", "cost")
     )
-    count = pluralize(len(cluster.executors), "executor")
+    executors_text = pluralize(len(cluster.executors), "executor")
     slot_counts = sorted({e.slots for e in cluster.executors})
     slots_text = "1 slot" if slot_counts == [1] else f"{'/'.join(map(str, slot_counts))} slots"
     when = "the same in every batch"
     if any(e != cluster.executors for e in cluster.executors_by_batch.values()):
         when = "in the last batch; earlier batches use the executors they had"
     return (
-        f"{count} with {slots_text}, {when}{executor_origin}",
+        f"{executors_text} with {slots_text}, {when}{executor_origin}",
         f"{_describe_costs(cluster)}{format_seconds(cluster.cost_s)}{cost_origin}; starting a "
         f"task or a consumer, and work after the read, cost nothing{_describe_noise(cluster)}",
         "each batch reads its own offsets and has all slots to itself; a task waits up to "
         f"{cluster.locality_wait_s:g} s for its executor (spark.locality.wait)",
-        "minPartitions is 4 tasks per slot, but at least 2 per partition; maxRecordsPerPartition "
-        "is a quarter of a slot's even share",
+        "without =N, minPartitions is 4 tasks per slot, but at least 2 per partition, and "
+        "maxRecordsPerPartition is a quarter of a slot's even share",
         *list_bill_assumptions(replay),
     )
 
@@ -182,15 +182,15 @@ def list_assumptions(replay: Replay) -> tuple[str, ...]:
 def _describe_noise(cluster: Cluster) -> str:
     if not cluster.unpredictability:
         return ""
-    return f"; a partition's time deviates unpredictably by {cluster.unpredictability:.0%}"
+    return f"; a partition's time deviates unpredictably by {cluster.unpredictability:.1%}"
 
 
 def _describe_costs(cluster: Cluster) -> str:
     if not cluster.unusual_costs and not cluster.slowness:
         return "each record costs the same, "
-    partitions = pluralize(len(cluster.unusual_costs), "partition")
-    executors = pluralize(len(cluster.slowness), "executor")
+    partitions_text = pluralize(len(cluster.unusual_costs), "partition")
+    executors_text = pluralize(len(cluster.slowness), "executor")
     return (
-        f"costs are learned by the planner, with {partitions} and {executors} that differ; a usual "
-        "record costs "
+        f"costs are learned by the planner, with {partitions_text} and {executors_text} that "
+        "differ; a usual record costs "
     )

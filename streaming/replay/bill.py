@@ -42,7 +42,7 @@ def format_gigabytes(size: float) -> str:
 
 
 def build_bill_rows(replay: Replay) -> list[list[str]]:
-    """Return the table's rows, with the columns of `HEAD`; none without traffic or known racks."""
+    """Return table rows with the columns of `HEAD`; no rows without traffic or known racks."""
     if replay.traffic is None:
         return []
     return [
@@ -60,30 +60,30 @@ def describe_bill(replay: Replay) -> str:
     if not replay.has_racks:
         return "Cost across zones: unknown, because no partition has a known rack"
     qualifier = "at least " * bool(_describe_unknown_racks(replay))
-    times_ideal, costs = {}, {}
+    ideal_texts, cost_texts = {}, {}
     for name, result, share in _compute_cross_zone_shares(replay):
         if share is not None:
-            times_ideal[name] = f"{result.times_ideal:.2f} times"
-            costs[name] = qualifier + _format_cost(traffic, share)
+            ideal_texts[name] = f"{result.times_ideal:.2f} times"
+            cost_texts[name] = qualifier + _format_cost(traffic, share)
     labels = {
         SPARK_MAPPINGS[0]: "Spark's default",
         LAG_AWARE_STICKY: f"{LAG_AWARE_STICKY} and zones",
     }
-    texts = [f"{costs[name]} with {label}" for name, label in labels.items() if name in costs]
+    texts = [f"{cost_texts[n]} with {label}" for n, label in labels.items() if n in cost_texts]
     if not texts:
         return ""
-    price = f", at {traffic.price_per_gb:g} per GB" * (traffic.bytes_a_day is not None)
-    sentence = f"Cost across zones{price}: {', '.join(texts)}"
-    if LAG_AWARE_STICKY in costs and WITHOUT_ZONES in costs:
+    price_text = f", at {traffic.price_per_gb:g} per GB" * (traffic.bytes_a_day is not None)
+    sentence = f"Cost across zones{price_text}: {', '.join(texts)}"
+    if LAG_AWARE_STICKY in cost_texts and WITHOUT_ZONES in cost_texts:
         sentence += (
-            f", at {times_ideal[LAG_AWARE_STICKY]} the ideal time; without zones it would cost "
-            f"{costs[WITHOUT_ZONES]}, at {times_ideal[WITHOUT_ZONES]}"
+            f", at {ideal_texts[LAG_AWARE_STICKY]} the ideal time; without zones it would cost "
+            f"{cost_texts[WITHOUT_ZONES]}, at {ideal_texts[WITHOUT_ZONES]}"
         )
     return sentence
 
 
 def bill_to_json(replay: Replay) -> dict[str, object]:
-    """Return the bill as JSON values for `--json`."""
+    """Return the bill as JSON values for `--json`; empty without traffic."""
     traffic = replay.traffic
     if traffic is None:
         return {}
@@ -103,7 +103,7 @@ def bill_to_json(replay: Replay) -> dict[str, object]:
 
 
 def list_bill_assumptions(replay: Replay) -> tuple[str, ...]:
-    """Return the assumptions behind the bill."""
+    """Return the assumptions behind the bill; empty without traffic or racks."""
     traffic, racks = replay.traffic, replay.racks
     if traffic is None or racks is None:
         return ()
@@ -119,15 +119,15 @@ def list_bill_assumptions(replay: Replay) -> tuple[str, ...]:
     executor_racks, replica_racks = racks.executor_racks.values(), racks.replica_racks.values()
     racks_without_replica = sorted(set(executor_racks).difference(*replica_racks))
     if racks_without_replica and replay.has_racks:
-        names = elide(racks_without_replica)
-        rack_notes += f"; executors run in {names}, where no partition has a replica"
+        racks_text = elide(racks_without_replica)
+        rack_notes += f"; executors run in {racks_text}, where no partition has a replica"
     rate_text = "no daily cost, which needs two batches with different times"
     if traffic.bytes_a_day is not None:
         rate_text = f"{format_gigabytes(traffic.bytes_a_day)} GB a day, from batch times"
     return (
         f"racks {racks.origin}{rack_notes}; Spark's assignments read from leaders, assignors "
         f"{replicas_text}{why}",
-        f"{traffic.mean_offset_bytes:,.0f} bytes per record on average ({traffic.origin}), before "
+        f"{traffic.mean_offset_bytes:,.0f} bytes per offset on average ({traffic.origin}), before "
         f"compression; {rate_text}",
     )
 
@@ -137,7 +137,7 @@ def _describe_unknown_racks(replay: Replay) -> list[str]:
     executor_lists = (replay.cluster.executors, *replay.cluster.executors_by_batch.values())
     racks = {e.id: e.rack for executors in executor_lists for e in executors}
     counts = {
-        "partitions": (replay.partitions_without_rack, replay.partitions),
+        "partitions": (replay.partitions_without_rack, replay.partition_count),
         "executors": (sum(not rack for rack in racks.values()), len(racks)),
     }
     return [f"{n:,} of {total:,} {noun}" for noun, (n, total) in counts.items() if n]

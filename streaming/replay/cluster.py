@@ -47,7 +47,7 @@ class Cluster:
     unpredictability: float = 0.0
     #: Seconds that a task waits for its executor (`spark.locality.wait`).
     locality_wait_s: float = 3.0
-    #: Texts that describe the origin of `executors` and of `cost`.
+    #: Texts that describe where the `executors` and the `cost` come from, by these two keys.
     origins: Mapping[str, str] = field(default_factory=dict)
     #: Executors by batch number, from a plan log; `executors` equals the last batch's entry.
     executors_by_batch: Mapping[int, tuple[Executor, ...]] = field(default_factory=dict)
@@ -92,7 +92,7 @@ def choose_cluster(
         with_rack = dict(zip(all_executors, racks.add_racks_to(all_executors), strict=True))
         executors = tuple(with_rack[e] for e in executors)
         executors_by_batch = {
-            number: tuple(with_rack[e] for e in old) for number, old in executors_by_batch.items()
+            number: tuple(with_rack[e] for e in es) for number, es in executors_by_batch.items()
         }
     costs = compute_costs(state) if cost_us is None else None
     cluster = Cluster(executors, executors_by_batch=executors_by_batch)
@@ -108,10 +108,10 @@ def choose_cluster(
     slowness = {}
     if costs is not None and origin in (FROM_STATE, FROM_PLAN_LOG):
         ids = {e.id for e in all_executors}
-        slowness = {executor: f for executor, f in costs.slowness.items() if executor in ids}
+        slowness = {id_: factor for id_, factor in costs.slowness.items() if id_ in ids}
     origins = {"executors": origin, "cost": cost_origin}
-    noise = compute_unpredictability(state.spreads) if state is not None else None
-    settings = (noise or 0.0, locality_wait_s, origins, executors_by_batch)
+    unpredictability = compute_unpredictability(state.spreads) if state is not None else None
+    settings = (unpredictability or 0.0, locality_wait_s, origins, executors_by_batch)
     return Cluster(executors, cost_s, unusual_costs, slowness, *settings)
 
 

@@ -45,7 +45,7 @@ class KeptBatch:
     #: Last reader of each partition, from the checkpoint; empty with a plan log or in local mode.
     readers: Mapping[Partition, str] = field(default_factory=dict)
     #: Reported seconds of each partition, scaled to a usual executor; empty if not stored.
-    took_s: Mapping[Partition, float] = field(default_factory=dict)
+    took_s_by_partition: Mapping[Partition, float] = field(default_factory=dict)
 
 
 def read_kept_batch(
@@ -57,31 +57,31 @@ def read_kept_batch(
 ) -> KeptBatch:
     """Return one batch with data (by default the last), from the plan log if the log has it.
 
-    Raises OptionError if the checkpoint does not have the batch, if neither the plan log nor a
-    state has its input, or if the plan log cannot be read.
+    Raises OptionError if the checkpoint has no such batch with data, if neither the plan log nor a
+    state has its input, or if the plan log's batch cannot be read or planned again.
     """
     batches = [batch for batch in log.batches_by_source[source] if batch.offset_count]
     if not batches:
-        raise OptionError(f"no batch of {log.title(source)} has data: there is nothing to explain")
+        raise OptionError(f"no batch of {log.name_source(source)} has data: nothing to explain")
     target = next((b for b in reversed(batches) if number is None or b.batch == number), None)
     if target is None:
-        raise OptionError(
-            f"--batch {number}: the checkpoint has no batch with this number and data: "
-            f"choose one from {batches[0].batch} to {batches[-1].batch}"
-        )
+        first, last = batches[0].batch, batches[-1].batch
+        choice = f"one from {first} to {last}" if first < last else str(last)
+        problem = "the checkpoint has no batch with this number and data"
+        raise OptionError(f"--batch {number}: {problem}: choose {choice}")
     if plan_log is not None:
         logged_batch = _read_from_plan_log(plan_log, batches, target, find_assignor)
         if logged_batch is not None:
             return logged_batch
-    states = _match_states(log, source, batches)
-    if target.batch not in states:
-        numbers = ", ".join(map(str, sorted(states))) or "none"
+    state_by_batch = _match_states(log, source, batches)
+    if target.batch not in state_by_batch:
+        numbers_text = ", ".join(map(str, sorted(state_by_batch))) or "none"
         log_clause = "" if plan_log is None else f"plan log {plan_log} does not have it, and "
         raise OptionError(
             f"batch {target.batch}: {log_clause}the checkpoint has no state of it (batches with a "
-            f"state: {numbers}): give the plan log of this batch (assignor.planLog)"
+            f"state: {numbers_text}): give the plan log of this batch (assignor.planLog)"
         )
-    kept_batch = _rebuild_from_states(states, target)
+    kept_batch = _rebuild_batch(state_by_batch, target)
     if plan_log is None:
         return kept_batch
     origin = f"{kept_batch.origin}. The plan log {plan_log} does not have this batch"
@@ -94,48 +94,48 @@ def _read_from_plan_log(
     target: ReplayBatch,
     find_assignor: Callable[[str], Assignor],
 ) -> KeptBatch | None:
-    """Return the batch, with the times that the next batch's line has; None if it has no line."""
+    """Return the batch, with the times from the next batch's line; None if the log lacks it."""
     target_and_next = [batch for batch in batches if batch.batch >= target.batch][:2]
     plans = read_plan_log(path, target_and_next, find_assignor)
     plan_by_batch = {plan.number: plan for plan in plans}
     plan = plan_by_batch.pop(target.batch, None)
     if plan is None:
         return None
-    took_s = {}
+    took_s_by_partition: Mapping[Partition, float] = {}
     for next_plan in plan_by_batch.values():  # at most one
-        took_s = _sum_report_seconds(next_plan.batch.observed, plan.outcome.state)
+        took_s_by_partition = _sum_report_seconds(next_plan.batch.observed, plan.outcome.state)
     comparison = "the same plan"
     if not plan.is_reproduced:
         comparison = "a different plan, probably because another version made the logged one"
     origin = f"the plan log; replanning gives {comparison}"
     old_state = decode_or_empty(plan.state_text)[0]
-    return KeptBatch(target.batch, plan.batch, old_state, origin, took_s=took_s)
+    return KeptBatch(target.batch, plan.batch, old_state, origin, {}, took_s_by_partition)
 
 
 def _sum_report_seconds(reports: ReadReports, state: StickyState) -> dict[Partition, float]:
-    """Return the reported seconds of each partition, scaled to a usual executor."""
+    """Return each partition's reported warm seconds, scaled to a usual executor, if positive."""
     slowness = np.exp(compute_log_slowness(read_paces(state, reports.executors)))
-    took_s: dict[Partition, float] = {}
+    took_s_by_partition: dict[Partition, float] = {}
     columns = reports.topic, reports.partition, reports.warm_seconds / slowness[reports.executor]
     for topic, partition, seconds in zip(*(c.tolist() for c in columns), strict=True):
         tp = Partition(reports.topics[topic], partition)
         if seconds > 0:
-            took_s[tp] = took_s.get(tp, 0.0) + seconds
-    return took_s
+            took_s_by_partition[tp] = took_s_by_partition.get(tp, 0.0) + seconds
+    return took_s_by_partition
 
 
 def _match_states(
     log: CheckpointLog, source: str, batches: Sequence[ReplayBatch]
 ) -> dict[int, StickyState]:
-    """Return the states by batch number, which is that of the newest batch with the same ends."""
+    """Return the states by batch number: that of the newest batch with the same ends, if any."""
     ends_by_batch = {b.batch_id: b.ends[source] for b in log.checkpoint.batches if source in b.ends}
-    states: dict[int, StickyState] = {}
+    state_by_batch: dict[int, StickyState] = {}
     for state in log.checkpoint.kept_states.get(source, ()):
         for batch in reversed(batches):
             if _ends_at(state, ends_by_batch[batch.batch]):
-                states[batch.batch] = state
+                state_by_batch[batch.batch] = state
                 break
-    return states
+    return state_by_batch
 
 
 def _ends_at(state: StickyState, ends: KafkaOffsets) -> bool:
@@ -149,9 +149,11 @@ def _ends_at(state: StickyState, ends: KafkaOffsets) -> bool:
     return bool(shared_pairs) and all(end == position for end, position in shared_pairs)
 
 
-def _rebuild_from_states(states: Mapping[int, StickyState], target: ReplayBatch) -> KeptBatch:
-    state = states[target.batch]
-    previous_state = next((s for s in states.values() if s.batches == state.batches - 1), None)
+def _rebuild_batch(state_by_batch: Mapping[int, StickyState], target: ReplayBatch) -> KeptBatch:
+    """Return a batch that has a state, with default options and without racks."""
+    state = state_by_batch[target.batch]
+    states = state_by_batch.values()
+    previous_state = next((s for s in states if s.batches == state.batches - 1), None)
     executors = [Executor(r.executor, r.host, r.slots) for r in state.readers]
     is_named = bool(executors) and executors[0].id != ANONYMOUS
     batch = build_batch(

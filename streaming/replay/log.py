@@ -49,7 +49,7 @@ class CheckpointLog:
     #: Seconds from plan to commit; batches without plausible file times are omitted.
     seconds_by_batch: Mapping[int, float]
 
-    def title(self, source: str) -> str:
+    def name_source(self, source: str) -> str:
         """Return the display name of a source."""
         name = self.checkpoint.name
         return f"{name}, source {source}" if len(self.batches_by_source) > 1 else name
@@ -69,7 +69,7 @@ def _compute_ranges(checkpoint: Checkpoint, source: str) -> list[ReplayBatch]:
     """Return the ranges that each batch read; they start where the previous batch ended.
 
     Batches with an unknown start are omitted: the first stored one (unless it is the query's first)
-    and one after a gap. A new partition starts at offset 0, as in Spark.
+    and one after a gap. A new partition starts at 0, even if Spark starts later.
     """
     batches = []
     starts, last_batch_id = checkpoint.begins.get(source), -1
@@ -107,9 +107,9 @@ def _compute_durations(checkpoint: Checkpoint, commits: Path) -> dict[int, float
             end_s = Path(commits, str(batch.batch_id)).stat().st_mtime
         except OSError:
             continue
-        took_s = end_s - batch.timestamp_ms / 1000
-        if took_s > 0 and end_s <= next_batch.timestamp_ms / 1000 + 1:
-            seconds_by_batch[batch.batch_id] = took_s
+        duration_s = end_s - batch.timestamp_ms / 1000
+        if duration_s > 0 and end_s <= next_batch.timestamp_ms / 1000 + 1:
+            seconds_by_batch[batch.batch_id] = duration_s
     return seconds_by_batch
 
 
@@ -134,7 +134,7 @@ def list_executors(state: StickyState | None) -> tuple[Executor, ...]:
 
 
 def compute_costs(state: StickyState | None) -> Costs | None:
-    """Return the learned costs, without differences that the planner ignores; None if none."""
+    """Return the learned costs, without differences that the planner ignores; None if unknown."""
     if state is None or not math.isfinite(state.common.level):
         return None
     record_s = math.exp(state.common.level)

@@ -48,7 +48,7 @@ class Piece:
     start: int
     end: int
     is_in_tail: bool = False
-    #: Executors that a tail task prefers alike; empty in local mode.
+    #: Executors that a tail task prefers alike; empty for other tasks, and in local mode.
     tail_executors: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -129,24 +129,24 @@ def explain_batch(
 ) -> Explanation:
     """Plan a batch again and explain each partition.
 
-    A state does not name the assignor. If the plan with the batch's own options differs from the
-    readers in the state, the assignor in `names` with the most matching readers is used.
+    A state does not name the assignor. Therefore, the first plan is used that matches most readers
+    in the state, of those with the batch's own options and with each assignor in `names`.
     """
-    outcome, matches = _plan_again(kept_batch, names, find_assignor)
+    outcome, match_count = _plan_again(kept_batch, names, find_assignor)
     table = load_table(kept_batch.old_state, outcome.batch)
     new_state = learn(table, outcome.batch).state
     weights = predict(new_state, table.line, outcome.batch)
     stories = _explain_partitions(kept_batch, outcome, table, weights)
-    return Explanation(kept_batch, outcome, weights, stories, matches)
+    return Explanation(kept_batch, outcome, weights, stories, match_count)
 
 
 def _plan_again(
     kept_batch: KeptBatch, names: Sequence[str], find_assignor: Callable[[str], Assignor]
 ) -> tuple[PlannedBatch, int]:
     outcome = plan_step(kept_batch.batch, kept_batch.old_state, find_assignor)
-    matches = _count_matches(kept_batch, outcome)
+    match_count = _count_matches(kept_batch, outcome)
     for name in names:
-        if matches == len(kept_batch.readers):
+        if match_count == len(kept_batch.readers):
             break
         if is_spark_mapping(name):
             continue
@@ -156,9 +156,9 @@ def _plan_again(
             other_outcome = plan_step(batch, kept_batch.old_state, find_assignor)
         except AssignorError:  # an assignor that refuses the batch did not plan it
             continue
-        if (other_matches := _count_matches(kept_batch, other_outcome)) > matches:
-            outcome, matches = other_outcome, other_matches
-    return outcome, matches
+        if (other_count := _count_matches(kept_batch, other_outcome)) > match_count:
+            outcome, match_count = other_outcome, other_count
+    return outcome, match_count
 
 
 def _count_matches(kept_batch: KeptBatch, outcome: PlannedBatch) -> int:
@@ -170,11 +170,11 @@ def _count_matches(kept_batch: KeptBatch, outcome: PlannedBatch) -> int:
     batch, pieces = outcome.batch, outcome.tasks.pieces
     last_pieces = np.flatnonzero(pieces.end == batch.end[pieces.row])
     executor = batch.slot_executor[pieces.slot[last_pieces]].tolist()
-    owners = {
+    owner_by_partition = {
         _name_partition(batch, row): batch.executors[index].id
         for row, index in zip(pieces.row[last_pieces].tolist(), executor, strict=True)
     }
-    return sum(owners.get(tp) == reader for tp, reader in kept_batch.readers.items())
+    return sum(owner_by_partition.get(tp) == reader for tp, reader in kept_batch.readers.items())
 
 
 def _explain_partitions(
@@ -202,7 +202,7 @@ def _explain_partitions(
         elif change in _REASONS:
             why = _REASONS[change]
             if work * slot_slowness.min() > load_limit and not batch.settings.split:
-                why += "; it cannot be split, because of assignor.split=false"
+                why += "; its cost exceeds the limit, but assignor.split=false forbids a split"
         elif work * slot_slowness.min() > load_limit:
             why = f"its cost is {format_amount(work, weights)}, more than one slot may take"
         elif owner_slot >= 0 and unmoved_load[owner_slot] > load_limit:
@@ -212,10 +212,11 @@ def _explain_partitions(
             cause = "its previous slot had room" if owner_slot >= 0 else "it has no previous slot"
             why = f"{cause}; see the reasons for the plan"
         why += _describe_tail(pieces_by_row[row])
-        # With two digits, the limit could look the same as a fair share.
-        why += f"; a slot's limit is {format_amount(load_limit, weights, 3)}"
+        if outcome.assignor == LAG_AWARE_STICKY:
+            # With two digits, the limit could look the same as the ideal load.
+            why += f"; a slot's limit is {format_amount(load_limit, weights, 3)}"
         slot_name = None if previous_slot is None else "{}/{}".format(*previous_slot)
-        took_s = kept_batch.took_s.get(tp)
+        took_s = kept_batch.took_s_by_partition.get(tp)
         stories.append(PartitionStory(tp, change, slot_name, pieces_by_row[row], why, work, took_s))
     return stories
 
@@ -225,12 +226,12 @@ def _list_pieces(outcome: PlannedBatch) -> dict[int, list[Piece]]:
     batch, tasks = outcome.batch, outcome.tasks
     pieces, ids = tasks.pieces, [executor.id for executor in batch.executors]
     tail_executors = [tuple(ids[i] for i in indexes) for indexes in tasks.tail_executors]
-    pieces_of: dict[int, list[Piece]] = defaultdict(list)
+    pieces_by_row: dict[int, list[Piece]] = defaultdict(list)
     columns = (pieces.row, pieces.start, pieces.end, pieces.slot, tasks.task)
     for row, start, end, slot, task in sorted(zip(*(c.tolist() for c in columns), strict=True)):
         tail = () if task < tasks.heads else (True, tail_executors[task - tasks.heads])
-        pieces_of[row].append(Piece(*_name_slot(batch, slot), start, end, *tail))
-    return pieces_of
+        pieces_by_row[row].append(Piece(*_name_slot(batch, slot), start, end, *tail))
+    return pieces_by_row
 
 
 def _describe_tail(pieces: Sequence[Piece]) -> str:
@@ -239,7 +240,8 @@ def _describe_tail(pieces: Sequence[Piece]) -> str:
     if not tail_offsets:
         return ""
     share = tail_offsets / sum(piece.end - piece.start for piece in pieces)
-    return f"; {share:.0%} of it is in the tail, which compensates for unpredictable times"
+    share_text = f"{share:.0%}" if share >= 0.005 else "less than 1%"
+    return f"; {share_text} of it is in the tail, which compensates for unpredictable times"
 
 
 def _name_partition(batch: MicroBatch, row: int) -> Partition:

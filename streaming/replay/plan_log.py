@@ -41,7 +41,7 @@ class LoggedPlan:
     #: The state before the batch; None without one.
     state_text: str | None
     outcome: PlannedBatch
-    #: Whether the new plan equals the logged one.
+    #: Whether the new plan has the logged tasks.
     is_reproduced: bool
 
 
@@ -51,12 +51,12 @@ def read_plan_log(
     """Return the logged plans of batches, in batch order.
 
     A file may have the plans of several streams, so a plan belongs to a batch if it has the same
-    number and ranges. If a batch ran again, its last plan is returned; one without plan is omitted.
+    number and ranges. The last plan of a repeated batch is used; batches without one are omitted.
 
     Raises OptionError if the file cannot be read, or a batch cannot be planned again.
     """
     ranges_by_batch = {b.batch: _collect_ranges(b.ranges) for b in batches if b.offset_count}
-    plans: dict[int, LoggedPlan] = {}
+    plan_by_batch: dict[int, LoggedPlan] = {}
     for line in _read_lines(path):
         number = line.batch_id
         if number not in ranges_by_batch:
@@ -65,11 +65,11 @@ def read_plan_log(
             batch, state_text = parse_snapshot(line.snapshot)
             if _collect_batch_ranges(batch) == ranges_by_batch[number]:
                 outcome = plan_batch(batch, state_text, find_assignor)
-                is_reproduced = _is_reproduced(outcome, line)
-                plans[number] = LoggedPlan(number, batch, state_text, outcome, is_reproduced)
+                plan = LoggedPlan(number, batch, state_text, outcome, _is_reproduced(outcome, line))
+                plan_by_batch[number] = plan
         except AssignorError as error:
             raise OptionError(f"plan log {path}: batch {number}: {error}") from error
-    return [plans[number] for number in sorted(plans)]
+    return [plan_by_batch[number] for number in sorted(plan_by_batch)]
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ class LoggedTasks:
     """The plans of one source in order, and the executors and tasks by batch number."""
 
     plans: Sequence[LoggedPlan]
-    executors: Mapping[int, tuple[Executor, ...]]
-    tasks: Mapping[int, Sequence[PlacedTask]]
+    executors_by_batch: Mapping[int, tuple[Executor, ...]]
+    tasks_by_batch: Mapping[int, Sequence[PlacedTask]]
 
 
 def read_tasks(
@@ -94,17 +94,16 @@ def read_tasks(
     for source, batches in batches_by_source.items():
         if plans := read_plan_log(path, batches, find_assignor):
             executors = {p.number: tuple(map(name_executor, p.batch.executors)) for p in plans}
-            tasks = {
-                p.number: [_name_driver(task) for task in list_tasks(p.outcome)] for p in plans
-            }
+            tasks = {p.number: [*map(_name_driver, list_tasks(p.outcome))] for p in plans}
             logged_tasks[source] = LoggedTasks(plans, executors, tasks)
     if not logged_tasks:
         numbers = [b.batch for bs in batches_by_source.values() for b in bs if b.offset_count]
         if not numbers:
             raise OptionError(f"plan log {path}: the checkpoint has no batch with data to compare")
+        span_text = " to ".join(map(str, sorted({min(numbers), max(numbers)})))
         raise OptionError(
-            f"plan log {path} has no plan of the checkpoint's batches ({min(numbers)} to "
-            f"{max(numbers)}): give the plan log of the same query"
+            f"plan log {path} has no plan of the checkpoint's batches ({span_text}): give the plan "
+            "log of the same query"
         )
     return logged_tasks
 
@@ -120,7 +119,7 @@ def _name_driver(task: PlacedTask) -> PlacedTask:
 
 
 def is_plan_log(path: Path) -> bool:
-    """Return whether a file's first line is a plan log line."""
+    """Return whether a file can be read and its first line is a plan log line."""
     try:
         with path.open("rb") as file:
             line = orjson.loads(file.readline())

@@ -44,7 +44,7 @@ def replay(
     names: Sequence[str] = DEFAULT_NAMES,
     *,
     options: Mapping[str, str] | None = None,
-    find: Callable[[str], Assignor] = lookup,
+    find_assignor: Callable[[str], Assignor] = lookup,
     racks: RackMap | None = None,
     traffic: Traffic | None = None,
     logged_tasks: Mapping[int, Sequence[PlacedTask]] | None = None,
@@ -69,7 +69,7 @@ def replay(
     def play_one(name: str, **numbers: float) -> MappingResult:
         number_options = {f"assignor.{key}": str(number) for key, number in numbers.items()}
         all_options = {**(options or {}), **number_options}
-        query = SimulatedQuery(name, scenario, all_options, find, cluster.locality_wait_s)
+        query = SimulatedQuery(name, scenario, all_options, find_assignor, cluster.locality_wait_s)
         return _play(query, leader_batches if is_spark_mapping(name) else simulated_batches)
 
     own_results = []

@@ -27,7 +27,7 @@ _BROKEN_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})")
 
 @dataclass(frozen=True)
 class RackMap:
-    """The racks of executors and of partition replicas; a missing entry means unknown."""
+    """The racks of executors and of partition replicas; a missing or empty one is unknown."""
 
     #: Rack by executor ID or host.
     executor_racks: Mapping[str, str] = field(default_factory=dict)
@@ -49,10 +49,10 @@ class RackMap:
             replace(e, rack=racks.get(e.id) or racks.get(e.host) or None) for e in executors
         )
         if not any(e.rack for e in executors_with_racks):
-            names = elide([f"{e.id} on {e.host}" for e in executors_with_racks])
+            names_text = elide([f"{e.id} on {e.host}" for e in executors_with_racks])
             raise OptionError(
                 f"no executor has a rack: --racks has {elide(sorted(racks)) or 'none'}, but the "
-                f"executors of the replay are {names}: add their IDs or hosts to the file"
+                f"executors of the replay are {names_text}: add their IDs or hosts to the file"
             )
         return executors_with_racks
 
@@ -84,13 +84,13 @@ def read_racks(path: Path) -> RackMap:
     """
     label = f"--racks {path}"
     try:
-        text = path.read_bytes()
+        data = path.read_bytes()
     except OSError as error:
         raise OptionError(f"{label} cannot be read: {error.strerror}") from error
-    if text.lstrip().startswith(b"{"):
-        file = validate_model(_RacksFile, parse_json(text, label), label)
+    if data.lstrip().startswith(b"{"):
+        file = validate_model(_RacksFile, parse_json(data, label), label)
     else:
-        file = _RacksFile(executors=_parse_host_lines(text, label), partitions={})
+        file = _RacksFile(executors=_parse_host_lines(data, label), partitions={})
     if not file.executors:
         raise OptionError(f"{label} names no executor: add a line HOST=RACK (or JSON 'executors')")
     replica_racks = {
@@ -101,12 +101,13 @@ def read_racks(path: Path) -> RackMap:
     return RackMap(file.executors, replica_racks, origin=f"from {path}")
 
 
-def _parse_host_lines(text: bytes, label: str) -> dict[str, str]:
+def _parse_host_lines(data: bytes, label: str) -> dict[str, str]:
     """Return the racks by host, with the rules of ExecutorRacks.RackFile (Java)."""
     racks: dict[str, str] = {}
-    for number, line in enumerate(text.decode("utf-8", "replace").splitlines(), start=1):
+    example = 'or JSON such as {"executors": {"host-1": "a"}}'
+    for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), start=1):
         for host, rack in ((h.strip(), r.strip()) for h, r in parse_properties(line).items()):
-            problem = ""
+            problem, remedy = "", f"write one line HOST=RACK per executor host, {example}"
             if _BROKEN_ESCAPE.search(line) or not is_utf8(host + rack):
                 problem = "has a malformed Unicode escape"
             elif not host:
@@ -114,15 +115,12 @@ def _parse_host_lines(text: bytes, label: str) -> dict[str, str]:
             elif not rack:
                 problem = "has no rack"
             elif "#" in rack:
-                problem = "has a '#' after the rack: put the comment on its own line"
+                problem, remedy = "has a '#' after the rack", "put the comment on its own line"
             elif host.startswith("[") and not host.endswith("]"):
-                problem = "has a colon in the host: write it as \\:"
+                problem, remedy = "has a colon in the host", "write it as \\:"
             elif racks.setdefault(host, rack) != rack:
                 problem = f"contradicts an earlier one, with rack {racks[host]}"
             if problem:
-                raise OptionError(
-                    f"{label}: line {number} ({line.strip()[:100]}) {problem}; write one line "
-                    "HOST=RACK per executor host, or JSON such as "
-                    '{"executors": {"host-1": "a"}}'
-                )
+                line_text = f"line {number} ({line.strip()[:100]})"
+                raise OptionError(f"{label}: {line_text} {problem}: {remedy}")
     return racks

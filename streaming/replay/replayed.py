@@ -42,7 +42,7 @@ class Replay:
     #: Result of lag-aware-sticky, planned without zones; None without `traffic` or if not replayed.
     without_zones: MappingResult | None = None
 
-    def find(self, name: str) -> MappingResult | None:
+    def find_result(self, name: str) -> MappingResult | None:
         """Return the result of a mapping; None if it is missing or failed."""
         return next((m for m in self.mappings if m.name == name and m.error is None), None)
 
@@ -52,7 +52,7 @@ class Replay:
         return sum(batch.offset_count for batch in self.batches)
 
     @property
-    def partitions(self) -> int:
+    def partition_count(self) -> int:
         """Number of partitions with data in any batch."""
         return len({r.tp for batch in self.batches for r in batch.ranges})
 
@@ -60,7 +60,7 @@ class Replay:
     def partitions_without_rack(self) -> int:
         """Number of partitions with data whose leader's rack is unknown."""
         if self.racks is None:
-            return self.partitions
+            return self.partition_count
         has_rack = self.racks.has_leader_rack
         return len({r.tp for batch in self.batches for r in batch.ranges if not has_rack(r.tp)})
 
@@ -76,9 +76,9 @@ class Replay:
         """Return the share of bytes known to cross zones; None without traffic or known racks."""
         if self.traffic is None or not self.has_racks:
             return None
-        bytes_read = [_count_bytes(batch, self.traffic) for batch in self.batches]
-        pairs = zip(bytes_read, result.batches, strict=True)
-        return sum(n * (p.cross_zone_share or 0.0) for n, p in pairs) / (sum(bytes_read) or 1.0)
+        batch_bytes = [_count_bytes(batch, self.traffic) for batch in self.batches]
+        pairs = zip(batch_bytes, result.batches, strict=True)
+        return sum(n * (p.cross_zone_share or 0.0) for n, p in pairs) / (sum(batch_bytes) or 1.0)
 
 
 def _count_bytes(batch: ReplayBatch, traffic: Traffic) -> float:

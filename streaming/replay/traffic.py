@@ -32,7 +32,7 @@ class Traffic:
     """A query's traffic, in bytes of keys and values, and its price across zones."""
 
     price_per_gb: float = PRICE_PER_GB
-    #: Mean bytes per offset.
+    #: Mean of the partitions' bytes per offset; given or assumed if none were learned.
     mean_offset_bytes: float = _ASSUMED_OFFSET_BYTES
     #: Bytes per offset of each partition for which the planner learned them.
     offset_bytes: Mapping[Partition, float] = field(default_factory=dict)
@@ -68,16 +68,16 @@ def estimate_traffic(
     elif offset_bytes := _compute_offset_bytes(log.checkpoint.states.get(source)):
         mean_offset_bytes = float(np.mean([*offset_bytes.values()]))
         origin = "as learned by the planner"
-    planned_at_ms = {b.batch_id: b.timestamp_ms for b in log.checkpoint.batches}
+    timestamp_ms_by_batch = {b.batch_id: b.timestamp_ms for b in log.checkpoint.batches}
     timed_bytes = [
         (at_ms, sum(r.size * offset_bytes.get(r.tp, mean_offset_bytes) for r in batch.ranges))
         for batch in batches
-        if (at_ms := planned_at_ms.get(batch.batch)) is not None
+        if (at_ms := timestamp_ms_by_batch.get(batch.batch)) is not None
     ]
-    seconds = (timed_bytes[-1][0] - timed_bytes[0][0]) / 1000 if timed_bytes else 0
+    elapsed_s = (timed_bytes[-1][0] - timed_bytes[0][0]) / 1000 if timed_bytes else 0
     # Skip the first batch, because its records arrived before the first timestamp.
     total_bytes = sum(size for _, size in timed_bytes[1:])
-    bytes_a_day = total_bytes / seconds * _DAY_S if seconds > 0 else None
+    bytes_a_day = total_bytes / elapsed_s * _DAY_S if elapsed_s > 0 else None
     return Traffic(price_per_gb, mean_offset_bytes, offset_bytes, bytes_a_day, origin)
 
 

@@ -84,7 +84,7 @@ def describe_gain(
     source: SourceFacts, replay: Replay | None, gaps: Sequence[Gap]
 ) -> tuple[str, str, str]:
     """Return the gain over Spark's default as title, amount, and explanation."""
-    spark = replay.find(SPARK) if replay is not None else None
+    spark = replay.find_result(SPARK) if replay is not None else None
     predicted_gap = next((gap for gap in gaps if gap.origin == "predicted"), None)
     if source.assignor == SPARK:
         return "Gain", "None yet", "the query does not use an assignor"
@@ -112,14 +112,14 @@ def _measure_gap(slot_seconds: Sequence[Mapping[str, float]], batch_s: float | N
 def _predict_gap(source: SourceFacts, replay: Replay | None, batch_s: float | None) -> Gap | None:
     """Return the gap of the logged plans, else of the metrics, else of a replay; else None."""
     imbalances = [b.imbalance for b in source.batches if b.imbalance is not None]
-    own_result = replay.find(ITSELF) if replay is not None else None
+    own_result = replay.find_result(ITSELF) if replay is not None else None
     if own_result is None and imbalances:
-        spark, times_ideal = replay.find(SPARK) if replay else None, 1 + fmean(imbalances)
+        spark, times_ideal = replay.find_result(SPARK) if replay else None, 1 + fmean(imbalances)
         ideal_s = None if spark is None else _compute_ideal_s(spark, times_ideal, batch_s)
         excess_s = None if ideal_s is None else (times_ideal - 1) * ideal_s
         return Gap(times_ideal, "predicted", excess_s, batch_s)
     if own_result is None and replay is not None and source.assignor in {SPARK, LAG_AWARE_STICKY}:
-        own_result = replay.find(source.assignor)
+        own_result = replay.find_result(source.assignor)
     if own_result is None or replay is None or not own_result.batches:
         return None
     assumption_text = ""

@@ -188,7 +188,7 @@ def _replay(
     plan_log: LoggedTasks | None,
 ) -> Replay:
     """Replay one source with costs from the UI, if any, and executors from the plan log or UI."""
-    executors, logged_tasks = (plan_log.executors, plan_log.tasks) if plan_log else (None, None)
+    executors = plan_log.executors_by_batch if plan_log else None
     cluster = choose_cluster(checkpoint_log, source, batches, logged_executors=executors)
     origins = {
         name: "assumed: also give the address of Spark's UI" if text.startswith("assumed") else text
@@ -207,7 +207,9 @@ def _replay(
             cluster = replace(cluster, executors=ui_run.executors)
             origins["executors"] = "from Spark's UI"
     cluster, names = replace(cluster, origins=origins), (SPARK, LAG_AWARE_STICKY)
-    return replay(checkpoint_log.title(source), batches, cluster, names, logged_tasks=logged_tasks)
+    title = checkpoint_log.name_source(source)
+    logged_tasks = plan_log.tasks_by_batch if plan_log else None
+    return replay(title, batches, cluster, names, logged_tasks=logged_tasks)
 
 
 def _read_progress(path: str, query: str | None, max_batches: int | None) -> list[BatchProgress]:

@@ -28,7 +28,7 @@ _TITLE = "Reading time, relative to the ideal"
 
 def build_rows(replay: Replay) -> list[list[str]]:
     """Return the table rows, fastest first; equal results share one, failed ones come last."""
-    spark, batches = replay.find(SPARK), len(replay.batches) or 1
+    spark, batches = replay.find_result(SPARK), len(replay.batches) or 1
     rows: dict[tuple[str, ...], list[str]] = {}
     results = [m for m in replay.mappings if m.error is None]
     for m in sorted(results, key=lambda m: round(m.seconds, 9)):

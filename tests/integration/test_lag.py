@@ -287,9 +287,9 @@ def test_a_topic_that_was_made_again_wakes_a_monitor(
     out, err = lag(capsys, "--group", forgot, "--bootstrap-server", address, code=1)
     assert out == ""
     assert err == (
-        f"assignor: group {forgot!r} has no offset on any topic that the user may describe: its "
-        "topics were deleted (and re-created), it has not committed yet, or the user lacks "
-        "Describe permission on its topics\n"
+        f"assignor: group {forgot!r} has no committed offset on any topic that the user may "
+        "describe: its topics were deleted (and re-created), it has not committed yet, or the user "
+        "lacks Describe permission on its topics\n"
     )
     topic.create(1).fill([1])
     topic.commit(ahead, {0: 100})

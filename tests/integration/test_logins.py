@@ -176,7 +176,7 @@ def test_lag_names_the_right_that_is_missing_from_nothing_allowed_to_all_that_is
     assert f"assignor: topic {name!r} no longer exists" not in many
 
     allow(broker, ResourceType.GROUP, name, "DESCRIBE")
-    nothing = f"assignor: group {name!r} has no offset on any topic that the user may describe: its"
+    nothing = f"assignor: group {name!r} has no committed offset on any topic that the user may"
     wait_until(lambda: said(*group)[2][0].startswith(nothing), nothing, 20)
 
     allow(broker, ResourceType.TOPIC, name, "DESCRIBE")

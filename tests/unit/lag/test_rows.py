@@ -149,7 +149,7 @@ def test_a_total_counts_known_and_unknown_lag():
     assert (total.lost, total.seconds_behind, total.seconds_to_loss) == (5, 60.0, 0.0)
     assert format_summary(rows) == (
         "5 partitions, 2 with lag: 40 offsets behind, at most 60.0 s, lag of 1 partition unknown, "
-        "1 partition beyond the log's end, 5 offsets were deleted unread"
+        "1 partition beyond the log's end, 5 offsets deleted unread"
     )
     assert sum_up([]).seconds_behind is None
 

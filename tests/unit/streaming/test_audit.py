@@ -489,7 +489,7 @@ def test_since_after_the_querys_batches_does_not_report_another_query(tmp_path: 
     assert {f["kind"] for f in report["findings"]} == {"no-ranges"}
     assert run([*command, "--since", "3"]) == 1
     [finding] = json.loads(capsys.readouterr().out)["findings"]
-    assert finding["details"] == "none in 0 commits; the last batch is in version 2"
+    assert finding["details"] == "no batch in 0 audited commits; the last is in version 2"
 
 
 def test_merges_by_other_writers_do_not_make_an_upsert(tmp_path: Path):

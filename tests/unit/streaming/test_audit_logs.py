@@ -183,8 +183,8 @@ def test_a_row_beyond_the_offsets_read_is_described(tmp_path: Path):
     commits = batch(0, {0: (5, 10)}), batch(1, {0: (10, 20)}, **bounds(15, 20))
     result = audit_commits(tmp_path, *commits)
     assert details_by_kind(result)["rows-outside"].endswith(
-        "has offsets 15 to 20 in partitions 0 to 0, but by batch 1 (version 2), the query had read "
-        "only offsets 5 to 19 of these partitions"
+        "has offsets 15 to 20 in partition 0, but by batch 1 (version 2), the query had read "
+        "only offsets 5 to 19 there"
     )
     (tmp_path / "table" / "_delta_log" / f"{0:020}.json").unlink()
     details = details_by_kind(audit(read_evidence(str(tmp_path / "table"), None)))["rows-outside"]
@@ -214,7 +214,7 @@ def test_malformed_commit_infos_raise_nothing(tmp_path: Path):
     commits = [[{"commitInfo": info}] for info in (other, exact, back)]
     assert details_by_kind(audit_commits(tmp_path, *commits)) == {
         "count-mismatch": "version 2 reports 2 files in its metrics, but adds 0",
-        "no-batch": "none in 4 commits",
+        "no-batch": "no batch in 4 audited commits",
     }
 
 
@@ -265,7 +265,7 @@ class Frame:
 def test_a_row_with_null_in_its_columns_is_an_option_error(monkeypatch: pytest.MonkeyPatch):
     columns = row_sources.Columns("topic", "partition", "at.offset")
     frame = Frame(("t", 0, 1), ("t", 0, None))
-    monkeypatch.setattr(row_sources, "_select_columns", lambda *_: (frame, ()))
+    monkeypatch.setattr(row_sources, "_load_columns", lambda *_: (frame, ()))
     spark: Any = None
     with pytest.raises(OptionError, match=r"topic,partition,at\.offset: a row has NULL"):
         row_sources.audit_rows(spark, "t", columns, {Partition("t", 0): (0, 2)})
@@ -306,7 +306,7 @@ def test_a_huge_gap_up_to_the_checkpoint_is_reported_quickly(tmp_path: Path):
     for folder, text in (("offsets", '{"t":{"0":90}}'), ("commits", "{}")):
         (checkpoint / folder / str(far)).write_text(f"v1\n{{}}\n{text}")
     result = audit_commits(tmp_path, batch(0, {0: (0, 10)}), checkpoint=checkpoint)
-    assert f"it lacks batches 1 to {far}" in details_by_kind(result)["table-behind"]
+    assert f"the table lacks batches 1 to {far}" in details_by_kind(result)["table-behind"]
 
 
 def test_a_huge_gap_between_versions_is_reported_quickly(tmp_path: Path):

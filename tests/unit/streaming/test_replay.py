@@ -37,7 +37,7 @@ def log(*batches: dict[int, int], topic: str = "t") -> list[ReplayBatch]:
 def test_sparks_default_does_not_split_a_hot_partition():
     """All records on one of two slots take twice the ideal; split in two, they take the ideal."""
     done = replay("c", log({0: 1000, 1: 0}, {0: 1000, 1: 0}), TWO)
-    spark, ours = done.find("spark"), done.find("lag-aware-sticky")
+    spark, ours = done.find_result("spark"), done.find_result("lag-aware-sticky")
     assert spark.times_ideal == pytest.approx(2.0)
     assert spark.seconds == pytest.approx(2.0)  # 2 x 1,000 records of a millisecond
     assert spark.mean_tasks == 1
@@ -54,7 +54,7 @@ def test_regret_is_the_time_above_the_best_in_hindsight():
     """A record costs 3 ms in partition 0 and 1 ms in partition 1: 4 s of work for two slots."""
     dear = replace(TWO, unusual_costs={Partition("t", 0): 0.003})
     done = replay("c", log(*[{0: 1000, 1: 1000}] * 8), dear)
-    spark, ours = done.find("spark"), done.find("lag-aware-sticky")
+    spark, ours = done.find_result("spark"), done.find_result("lag-aware-sticky")
     assert [p.bound_seconds for p in spark.batches] == pytest.approx([2.0] * 8)
     assert spark.mean_regret_seconds == pytest.approx(
         1.0
@@ -79,7 +79,7 @@ def test_the_plans_of_the_query_itself_are_replayed_too():
     whole = {1: [PlacedTask("1", tuple(batches[1].ranges))]}
     done = replay("c", batches, TWO, logged_tasks=whole)
     assert [b.batch for b in done.batches] == [1]
-    itself = done.find("this query")
+    itself = done.find_result("this query")
     assert itself.times_ideal == pytest.approx(2.0)
     assert "Regret of this query: 500 ms a batch (100.0%)" in write_summary(done)
 
@@ -88,7 +88,7 @@ def test_answer_without_a_gain_gives_the_reason():
     # The hashes of partitions 0 and 1 go to different executors.
     even = log({0: 500, 1: 500}, {0: 500, 1: 500})
     done = replay("c", even, TWO)
-    assert done.find("spark").times_ideal == pytest.approx(1.0)
+    assert done.find_result("spark").times_ideal == pytest.approx(1.0)
     assert "less than 5% would be saved" in write_summary(done)
     assert "balanced enough" in write_summary(done)
 
@@ -115,7 +115,7 @@ def test_all_assignors_and_mappings_are_replayed_on_two_topics():
     done = replay("c", batches, TWO)
     assert [m.name for m in done.mappings] == list(DEFAULT_NAMES)
     assert [m.name for m in done.mappings if m.error] == []
-    assert (done.partitions, done.offset_count) == (4, 181)
+    assert (done.partition_count, done.offset_count) == (4, 181)
     for mapping in done.mappings:
         assert mapping.times_ideal >= 1 - 1e-9, mapping.name
         assert sum(sum(p.busy_seconds.values()) for p in mapping.batches) == pytest.approx(0.181)
@@ -123,7 +123,7 @@ def test_all_assignors_and_mappings_are_replayed_on_two_topics():
 
 def test_an_assignor_that_refuses_is_reported_and_the_others_are_replayed():
     done = replay("c", log({0: 10}), TWO, ["spark", "nobody"])
-    assert done.find("nobody") is None
+    assert done.find_result("nobody") is None
     refused = build_rows(done)[1]
     assert refused[1].startswith("failed: unknown assignor 'nobody'")
     assert "a comparison needs 'spark' and 'lag-aware-sticky'" in write_summary(done)
@@ -132,10 +132,11 @@ def test_an_assignor_that_refuses_is_reported_and_the_others_are_replayed():
 def test_a_task_waits_for_its_executor_for_the_locality_wait():
     """Two partitions of 10 s hash to one executor; the other one takes the second after 3 s."""
     batches = log({0: 10_000, 2: 10_000})
-    waited = replay("c", batches, TWO, ["spark"]).find("spark")
+    waited = replay("c", batches, TWO, ["spark"]).find_result("spark")
     assert waited.seconds == pytest.approx(13.0)
     stubborn = Cluster(TWO.executors, TWO.cost_s, locality_wait_s=60)
-    assert replay("c", batches, stubborn, ["spark"]).find("spark").seconds == pytest.approx(20.0)
+    waited = replay("c", batches, stubborn, ["spark"]).find_result("spark")
+    assert waited.seconds == pytest.approx(20.0)
 
 
 def test_assumptions_name_the_origin_of_the_executors():

@@ -57,7 +57,7 @@ def test_estimate_prints_the_daily_cost_now_and_with_zones(checkpoint, capsys):
         "lag-aware-sticky and zones, at 1.0"
     ) in out
     assert "without zones it would cost 0.00 a day" in out  # each zone has a replica
-    assert "1,000 bytes per record on average (as given), before compression; 8.73 GB a day" in out
+    assert "1,000 bytes per offset on average (as given), before compression; 8.73 GB a day" in out
     assert "│ spark │ 100.0% │ 8.73 │ 43.63 │ 1.98 │" in out
     assert "2 executors with 1 slot, the same in every batch (from --racks)" in out
 
@@ -85,7 +85,7 @@ def test_unknown_racks_cost_nothing_and_are_reported(checkpoint, capsys):
     assert main.run(call(checkpoint, racks, "--hosts", "h1,h3")) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "racks of 1 of 2 partitions and 1 of 2 executors are unknown" in out
-    assert "100 bytes per record on average (assumed; set it with --record-bytes)" in out
+    assert "100 bytes per offset on average (assumed; set it with --record-bytes)" in out
 
 
 def test_cost_is_unknown_without_racks_of_partitions(checkpoint, capsys):
@@ -163,7 +163,7 @@ def test_consumers_read_from_leaders_if_brokers_do_not_allow_followers():
         ("\\u0068\\:1=a\\ b", {"h:1": "a b"}),
         ("h1=\\ud83d\\ude00", {"h1": "😀"}),
         ("h1=\\ud83d", "line 1 (h1=\\ud83d) has a malformed Unicode escape"),
-        ("h1=a\nh2\n", "line 2 (h2) has no rack; write one line HOST=RACK per executor host"),
+        ("h1=a\nh2\n", "line 2 (h2) has no rack: write one line HOST=RACK per executor host"),
         ("=a", "line 1 (=a) has no host"),
         ("h1=a\n\\\nh2=b", "line 2 (\\) has no host"),
         ("h1=a # zone", "line 1 (h1=a # zone) has a '#' after the rack"),
