@@ -107,7 +107,10 @@ class LastBatches:
     @property
     def ends(self) -> dict[str, KafkaOffsets]:
         """End offsets by Kafka source in the planned batch, or else the source's start offsets."""
-        return {**self.begins, **(self.planned.ends if self.planned is not None else {})}
+        return {
+            **self.begins,
+            **(self.planned_batch.ends if self.planned_batch is not None else {}),
+        }
 
 
 def read_last_batches(folder: Folder) -> LastBatches:
@@ -128,10 +131,10 @@ def read_last_batches(folder: Folder) -> LastBatches:
 def read_position(folder: Folder) -> tuple[dict[str, KafkaOffsets], dict[str, KafkaOffsets]]:
     """Return the Kafka sources' offsets after the completed batches, and after the planned one."""
     progress = read_last_batches(folder)
-    if progress.planned is None or progress.planned.committed:
+    if progress.planned_batch is None or progress.planned_batch.committed:
         return progress.ends, progress.ends
     with _convert_os_errors(folder):
-        batch_id = progress.completed
+        batch_id = progress.completed_batch_id
         completed = None if batch_id is None else read_batch(folder, batch_id, True)
         begins = {s: read_source_start(folder, s) or {} for s in folder.names("sources")}
     return {**begins, **(completed.ends if completed else {})}, progress.ends

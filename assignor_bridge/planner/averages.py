@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 #: Deviations of up to this many standard errors are noise. With fewer, noise of 20% moves ranges.
 SIGMAS = 3.5
-#: Smaller distances from a (logarithmic) mean are no outliers. Without it, a low noise rejects all.
+#: Smaller distances from a (logarithmic) mean are no outliers. Without it, low noise rejects all.
 _MIN_OUTLIER = 0.25
 #: Lower bound of divisors, and of numbers whose logarithm is taken.
 MIN_POSITIVE = 1e-12
@@ -46,10 +46,10 @@ def compute_medians(
     middle = np.cumsum(total)[weighted_groups] - total[weighted_groups] / 2
     # If the middle is between two values, up to rounding, the median is their mean.
     lower, upper = (np.searchsorted(running_sum, middle * (1 + e)) for e in (-1e-9, 1e-9))
-    last, ranked = np.cumsum(np.bincount(group, minlength=groups)) - 1, values[order]
-    last = last[weighted_groups]
-    sums = ranked[np.minimum(lower, last)] + ranked[np.minimum(upper, last)]
-    median[weighted_groups] = sums / 2
+    last_index = np.cumsum(np.bincount(group, minlength=groups)) - 1
+    last_index, sorted_values = last_index[weighted_groups], values[order]
+    low_value, high_value = (sorted_values[np.minimum(i, last_index)] for i in (lower, upper))
+    median[weighted_groups] = (low_value + high_value) / 2
     return median, total
 
 

@@ -10,7 +10,7 @@
 
 Logarithms make 1:50 and 50:1 equally far from 1. A change that all reports share changes only the
 common cost `level`. A new partition has its topic's cost. Until seconds are reported, a range's
-work is its records, weighted by their bytes if those are ranges_with_bytes.
+work is its records, weighted by their bytes if those are known.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Weights:
     @property
     def unit(self) -> str:
         """Unit of `work`, to append to a number."""
-        units = {"seconds": "s", "records": " records", "bytes": " records of mean bytes"}
+        units = {"seconds": "s", "records": " records", "bytes": " records of mean size"}
         return units[self.basis]
 
 
@@ -81,7 +81,7 @@ def predict(state: StickyState, line: Ints, batch: MicroBatch) -> Weights:
         range_bytes = records * np.exp(fill_from_topic(state.bytes, state.topic, 0.0)[line])
     work = np.maximum(work, MIN_POSITIVE * records)  # per record, so that cuts stay even
     fixed = np.minimum(work, state.common.fixed if basis == "seconds" else 0.0)
-    slowness = np.exp(compute_log_slowness(read_paces(state, (e.id for e in batch.executors))))
+    slowness = np.exp(compute_log_slowness(get_paces(state, (e.id for e in batch.executors))))
     description = "weights: all records equal, no costs reported yet"
     if basis == "bytes":
         ranges_with_bytes = np.count_nonzero(~np.isnan(state.bytes[line]))
@@ -117,17 +117,17 @@ def predict_reports(state: StickyState, line: Ints, batch: MicroBatch) -> Floats
     `line`: each report's line in the partition table. Without one (-1), the prediction is
     meaningless. Returns None if the state has learned no seconds, or if there are no reports.
     """
-    reports = batch.observed
+    reports = batch.reports
     if not math.isfinite(state.common.level) or not len(line):
         return None
-    log_slowness = compute_log_slowness(read_paces(state, reports.executors))
+    log_slowness = compute_log_slowness(get_paces(state, reports.executors))
     records = np.clip(reports.records, 1.0, 2.0**63)
     usual_s = _predict_s(state, compute_log_factors(state), line, records)
     return np.asarray(usual_s * np.exp(log_slowness)[reports.executor])
 
 
-def read_paces(state: StickyState, executors: Iterable[str]) -> Floats:
-    """Return executors' paces (one row each, columns as in `Pace`); unknown ones are usual."""
+def get_paces(state: StickyState, executors: Iterable[str]) -> Floats:
+    """Return executors' paces (one row each, columns as in `Pace`); 0 for unknown ones."""
     return np.array([state.paces.get(name, Pace()) for name in executors]).reshape(-1, 3)
 
 

@@ -89,7 +89,7 @@ def place_batch(
         takes_part &= in_use
     min_records, split = batch.settings.min_records_per_task or 1, batch.settings.split
     ranked_slots = _rank_slots(batch, weights, owner, np.flatnonzero(takes_part))
-    slot_count = int(max(1, min(len(ranked_slots), batch.total // min_records)))
+    slot_count = int(max(1, min(len(ranked_slots), batch.total_offsets // min_records)))
     for attempt in range(1, _MAX_ATTEMPTS + 1):
         slots = np.sort(ranked_slots[:slot_count])
         pieces = _place_on_slots(slots, batch, weights, owner)
@@ -113,7 +113,7 @@ def _place_on_slots(slots: Ints, batch: MicroBatch, weights: Weights, owner: Int
     3. If none is within the limit, whole ranges prefer balance to zones, as promised. Cut ranges
        prefer zones: they exceed the limit by little, or would also exceed it without zones.
     """
-    if not batch.ranges:
+    if not batch.range_count:
         return Pieces.whole(batch, owner)
     # 1. Compute quotas. From here on, slots are numbered among those that take part.
     executor = batch.slot_executor[slots]
@@ -153,19 +153,19 @@ def _generate_candidates(
     repeated work added to the cut ranges, and a minimum piece as large as the mean fixed work; or,
     if none is repeated, with an allowance that is reduced by the excess.
     """
-    extra_work, min_piece = np.zeros(batch.ranges), 0.0
+    extra_work, min_piece = np.zeros(batch.range_count), 0.0
     max_imbalance = float(capacity.max_imbalance)
     for _ in range(_MAX_CUT_ATTEMPTS):
         work = weights.work + extra_work
-        quota = capacity.quota * float(work.sum() / weights.work.sum())
-        parts = divide_by_zone(work, owner, replace(capacity, quota=quota), zones, min_piece)
+        scaled_quota = capacity.quota * float(work.sum() / weights.work.sum())
+        parts = divide_by_zone(work, owner, replace(capacity, quota=scaled_quota), zones, min_piece)
         if batch.settings.split:
             pools = parts.zone, parts.slot_zone
             shares = place(parts.work, parts.owner, parts.capacity, pools, min_piece)
             pieces = cut_ranges(batch, join_parts(parts, shares, work, owner), weights.fixed)
         else:
             pieces = Pieces.whole(batch, place_parts_whole(parts, work, owner, capacity))
-        load = np.bincount(pieces.slot, pieces.predict_work(batch, weights), len(quota))
+        load = np.bincount(pieces.slot, pieces.predict_work(batch, weights), len(scaled_quota))
         max_load = float((load / capacity.quota).max())
         yield _Candidate(pieces, max_load, zones is None)
         extra_work = weights.fixed * (np.bincount(pieces.row) - 1)
@@ -198,7 +198,7 @@ def find_lower_bound(batch: MicroBatch, weights: Weights, slots: Ints) -> float:
     fixed work on the fastest slot. It assumes divisible ranges even if `split` is off, so that the
     imbalance shows the cost of that option. It is `SHORT_BATCH_S` if short, 0 without ranges.
     """
-    if not batch.ranges:
+    if not batch.range_count:
         return 0.0
     slowness = weights.slowness[batch.slot_executor[slots]]
     if is_short(batch, weights, slots):
@@ -222,7 +222,8 @@ def _select_highest_priority(batch: MicroBatch) -> tuple[Flags, str]:
     top_rank = max(ranks)
     is_active = np.array([rank == top_rank for rank in ranks], np.bool_)
     priority = f"priority {top_rank[1]}" if top_rank[0] else "no priority"
-    note = f"failover: only executors with {priority} read ({int(is_active.sum())} of {len(ranks)})"
+    counts = f"{int(is_active.sum())} of {len(ranks)}"
+    note = f"failover: {counts} executors read partitions, those with {priority}"
     return is_active[batch.slot_executor], note
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats, MicroBatch
     from checkpoints.sticky_state import StickyState
 
-#: Seconds per record until seconds are reported. Without it, admission could limit no duration.
-ASSUMED_RECORD_S = 1e-5
+#: Seconds per offset until seconds are reported. Without it, admission could limit no duration.
+ASSUMED_S_PER_OFFSET = 1e-5
 
 
 class Forecast(NamedTuple):
@@ -43,7 +43,7 @@ def forecast(batch: MicroBatch, state: StickyState) -> Forecast:
     has_seconds = weights.basis == "seconds"
     work_per_offset = (weights.work - weights.fixed) / batch.size
     return Forecast(
-        work_per_offset if has_seconds else np.full(batch.ranges, ASSUMED_RECORD_S),
+        work_per_offset if has_seconds else np.full(batch.range_count, ASSUMED_S_PER_OFFSET),
         weights.fixed,
         (np.exp(log_bytes) * density)[table.line],
         float((batch.executor_slots / weights.slowness).sum()),

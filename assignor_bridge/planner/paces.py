@@ -41,7 +41,7 @@ def update_paces(
     if len(np.unique(executor)) < 2:  # no other executor to compare with
         return paces
     # 1. Executors that changed.
-    changed, center = _find_changed(executor, error, trust, executors, common)
+    changed, center = _find_changed_executors(executor, error, trust, executors, common)
     # 2. Comparison with the other readers of a partition, each at its own slowness.
     rows = np.flatnonzero((np.bincount(line)[line] > 1) | changed[executor])
     line, executor, error, trust = line[rows], executor[rows], error[rows] - center, trust[rows]
@@ -71,7 +71,7 @@ def update_paces(
     return paces
 
 
-def _find_changed(
+def _find_changed_executors(
     executor: Ints, error: Floats, trust: Floats, executors: int, common: Common
 ) -> tuple[Flags, float]:
     """Return which executors' median errors stand out, and the median of them all.

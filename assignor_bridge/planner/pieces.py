@@ -42,7 +42,7 @@ class Pieces:
     @classmethod
     def whole(cls, batch: MicroBatch, slot: Ints) -> Pieces:
         """Return each range as one piece."""
-        return cls(np.arange(batch.ranges), batch.start, batch.end, slot)
+        return cls(np.arange(batch.range_count), batch.start, batch.end, slot)
 
     def take(self, order: Ints) -> Pieces:
         """Return the pieces at these indices, in this order."""
@@ -78,13 +78,13 @@ def cut_ranges(batch: MicroBatch, shares: Shares, fixed: Floats) -> Pieces:
     """
     row = shares.row
     start, end = batch.start[row], batch.end[row]
-    cut_shares = np.flatnonzero(np.bincount(row, minlength=batch.ranges)[row] > 1)
+    cut_shares = np.flatnonzero(np.bincount(row, minlength=batch.range_count)[row] > 1)
     if len(cut_shares):
         variable_work = np.maximum(shares.amount - fixed[row], 0.0)
         # A share without variable work gets no offsets; that is accepted if such shares are small.
         fixed_only_work = np.where(variable_work > 0, 0.0, shares.amount)
-        max_work = np.minimum(fixed, 0.5 * np.bincount(row, variable_work, batch.ranges))
-        subtracts_fixed = np.bincount(row, fixed_only_work, batch.ranges) <= max_work
+        max_work = np.minimum(fixed, 0.5 * np.bincount(row, variable_work, batch.range_count))
+        subtracts_fixed = np.bincount(row, fixed_only_work, batch.range_count) <= max_work
         work = np.where(subtracts_fixed[row], variable_work, shares.amount)[cut_shares]
         cut_row = row[cut_shares]
         relative_start, relative_end = _divide_offsets(batch.size[cut_row], cut_row, work)

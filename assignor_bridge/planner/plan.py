@@ -59,7 +59,7 @@ def plan_batch(
 ) -> PlannedBatch:
     """Plan one micro-batch: which executor slot reads which offsets.
 
-    `state_text` is the state after the last batch; None, or invalid text, is no state.
+    `state_text`: state after the last batch; None or invalid text is no state. `find`: as `lookup`.
     Raises `OptionError` for invalid options or data, and `PlanError` for an invalid assignment.
 
     >>> from streaming.human_json.snapshots import parse_snapshot, plan_to_json
@@ -96,7 +96,7 @@ def plan_step(
     names = batch.settings.assignors
     table = load_table(state, batch, None if _BUILT_IN.issuperset(names) else MAX_HOLD_BATCHES)
     # 2. Learn and predict.
-    learned_state, error, predicted_s = learn(table, batch)
+    learned_state, prediction_error, predicted_s = learn(table, batch)
     weights = predict(learned_state, table.line, batch)
     spreads = update_spreads(table, batch, predicted_s)
     cold_read_s = update_cold_read_s(table, batch)
@@ -114,7 +114,7 @@ def plan_step(
     if tail is None:
         tasks = pack(batch, placement.pieces, weights, demand, top_up=group is None)
     else:
-        heads = pack(batch, tail.heads, weights, demand, tail_tasks=tail.tasks)
+        heads = pack(batch, tail.heads, weights, demand, tail_count=tail.task_count)
         tasks = append_tail(batch, heads, tail)
     check_plan(placement.assignor, batch, tasks.pieces, tasks.task, len(tasks))
     # 5. Build the next state and explain.
@@ -125,17 +125,24 @@ def plan_step(
         cold_read_s=cold_read_s,
         in_tail=find_lines_in_tail(table, tail),
     )
-    generation, plan = next_state.generation, (batch, table, weights, placement, tasks)
     if group is not None and placement.assignment is not None:
-        notify_assignor(choice.assignor, group, placement.assignment, generation)
+        notify_assignor(choice.assignor, group, placement.assignment, next_state.generation)
     metrics, reasons = explain(
-        *plan, demand=demand, generation=generation, prediction_error=error, state_warning=warning
+        batch,
+        table,
+        weights,
+        placement,
+        tasks,
+        demand=demand,
+        generation=next_state.generation,
+        prediction_error=prediction_error,
+        state_warning=warning,
     )
     if batch.settings.max_tail_tasks_per_slot:
         tail_metrics, tail_reasons = explain_tail(tail, unpredictability)
         metrics, reasons = metrics | tail_metrics, [*reasons, *tail_reasons]
-    slots, by_slot = enumerate(tasks.slot.tolist()), placement.standbys
-    standbys = {task: by_slot[slot] for task, slot in slots if slot in by_slot}
+    standbys_by_slot, task_slots = placement.standbys, tasks.slot.tolist()
+    standbys = {t: standbys_by_slot[s] for t, s in enumerate(task_slots) if s in standbys_by_slot}
     return PlannedBatch(
         placement.assignor, batch, tasks, standbys, next_state, metrics, tuple(reasons)
     )
@@ -151,9 +158,9 @@ def _choose_assignor(
     settings = batch.settings
     if settings.assignors[0] in _BUILT_IN:
         return Choice(lookup(settings.assignors[0])), None
-    candidates = configure_assignors(settings.assignors, settings.custom_options, find)
+    assignor_by_name = configure_assignors(settings.assignors, settings.custom_options, find)
     group = build_slot_group(batch, table, weights)
-    choice = choose(settings.assignors, group, candidates.__getitem__)
+    choice = choose(settings.assignors, group, assignor_by_name.__getitem__)
     return choice, None if choice.assignor.name in _BUILT_IN else group
 
 

@@ -17,7 +17,7 @@ from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor, Partition
 from assignor_bridge.options import LAG_AWARE_STICKY, parse_options
 from assignor_bridge.planner.batch import ANONYMOUS, ReadReports, build_batch, encode_names
-from assignor_bridge.planner.costs import compute_log_slowness, read_paces
+from assignor_bridge.planner.costs import compute_log_slowness, get_paces
 from checkpoints.state_text import decode_or_empty
 from checkpoints.sticky_state import StickyState
 from streaming.replay.plan_log import read_plan_log
@@ -103,7 +103,7 @@ def _read_from_plan_log(
         return None
     took_s = {}
     for next_plan in plan_by_batch.values():  # at most one
-        took_s = _sum_report_seconds(next_plan.batch.observed, plan.outcome.state)
+        took_s = _sum_report_seconds(next_plan.batch.reports, plan.outcome.state)
     comparison = "the same plan"
     if not plan.is_reproduced:
         comparison = "a different plan, probably because another version made the logged one"
@@ -114,7 +114,7 @@ def _read_from_plan_log(
 
 def _sum_report_seconds(reports: ReadReports, state: StickyState) -> dict[Partition, float]:
     """Return the reported seconds of each partition, scaled to a usual executor."""
-    slowness = np.exp(compute_log_slowness(read_paces(state, reports.executors)))
+    slowness = np.exp(compute_log_slowness(get_paces(state, reports.executors)))
     took_s: dict[Partition, float] = {}
     columns = reports.topic, reports.partition, reports.warm_seconds / slowness[reports.executor]
     for topic, partition, seconds in zip(*(c.tolist() for c in columns), strict=True):
@@ -161,7 +161,7 @@ def _rebuild_from_states(states: Mapping[int, StickyState], target: ReplayBatch)
         np.array([r.end for r in target.ranges], np.int64),
         executors if is_named else [],
         options=parse_options({"assignor": LAG_AWARE_STICKY}),
-        observed=ReadReports.empty(),
+        reports=ReadReports.empty(),
         parallelism=max(sum(e.slots for e in executors), 1),
         partitions=target.partition_counts,
     )

@@ -191,7 +191,7 @@ def _explain_partitions(
     ideal_load = float(slot_load.max(initial=0.0)) / (1 + float(outcome.metrics["imbalance"]))
     load_limit = ideal_load * (1 + batch.settings.max_imbalance)
     stories = []
-    for row in range(batch.ranges):
+    for row in range(batch.range_count):
         tp = _name_partition(batch, row)
         owner_slot, work = int(owner[row]), float(weights.work[row])
         previous_slot = _name_slot(batch, owner_slot) if owner_slot >= 0 else None
@@ -228,7 +228,7 @@ def _list_pieces(outcome: PlannedBatch) -> dict[int, list[Piece]]:
     pieces_of: dict[int, list[Piece]] = defaultdict(list)
     columns = (pieces.row, pieces.start, pieces.end, pieces.slot, tasks.task)
     for row, start, end, slot, task in sorted(zip(*(c.tolist() for c in columns), strict=True)):
-        tail = () if task < tasks.heads else (True, tail_executors[task - tasks.heads])
+        tail = () if task < tasks.head_count else (True, tail_executors[task - tasks.head_count])
         pieces_of[row].append(Piece(*_name_slot(batch, slot), start, end, *tail))
     return pieces_of
 
