@@ -42,7 +42,7 @@ class Folder(Protocol):
         """Name for error messages."""
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a subfolder; empty if it does not exist; raise OSError if unreadable."""
+        """Return the names in a subfolder, [] if it does not exist; raise OSError if unreadable."""
 
     def read(self, path: str) -> bytes | None:
         """Return a file's content, or None if it does not exist; raise OSError if unreadable."""

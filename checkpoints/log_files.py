@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 OFFSETS_VERSION = 2
 #: Newest supported version of `sources/<n>/0`.
 SOURCE_VERSION = 1
-#: Kafka's largest offset.
-_MAX_OFFSET = 2**63 - 1
-#: Kafka's largest partition number.
-_MAX_PARTITION = 2**31 - 1
+_MAX_OFFSET, _MAX_PARTITION = 2**63 - 1, 2**31 - 1  # Kafka's largest numbers
 #: Number of digits of the largest number in these files.
 _MAX_DIGITS = 19
 
@@ -149,9 +146,7 @@ def _parse_valid_offsets(value: Any, problem: str) -> KafkaOffsets | None:
         for number, offset in partitions.items():
             if number > _MAX_PARTITION or not 0 <= offset <= _MAX_OFFSET:
                 offset_text = f"{Decimal(offset):.3g}" if abs(offset) > _MAX_OFFSET else offset
-                raise CheckpointError(
-                    f"{problem}: {topic}-{number} cannot have offset {offset_text}"
-                )
+                raise CheckpointError(f"{problem}: {topic}-{number} has no offset {offset_text}")
     return offsets
 
 

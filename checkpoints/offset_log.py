@@ -73,7 +73,7 @@ class Checkpoint:
         return next((batch for batch in reversed(self.batches) if batch.committed), None)
 
     def ends_of(self, source: str, last_batch: LoggedBatch | None) -> KafkaOffsets:
-        """Return a source's newest end offsets up to a batch; else its start offsets, if known, or {}."""
+        """Return a source's newest end offsets up to a batch, else its start offsets, else {}."""
         for batch in reversed(self.batches if last_batch else ()):
             if last_batch and batch.batch_id <= last_batch.batch_id and source in batch.ends:
                 return batch.ends[source]
@@ -107,10 +107,7 @@ class LastBatches:
     @property
     def ends(self) -> dict[str, KafkaOffsets]:
         """End offsets by Kafka source in the planned batch, or else the source's start offsets."""
-        return {
-            **self.begins,
-            **(self.planned_batch.ends if self.planned_batch is not None else {}),
-        }
+        return {**self.begins, **(self.planned_batch.ends if self.planned_batch else {})}
 
 
 def read_last_batches(folder: Folder) -> LastBatches:
@@ -187,8 +184,7 @@ class BatchRangeReader:
     def read(self, number: int) -> KafkaRanges | None:
         """Return the ranges of a batch, from the ends of the previous batch to its own ends.
 
-        Return None if an end or start is missing; raise CheckpointError if a file is unreadable or
-        damaged.
+        Return None if an end or start is missing; raise CheckpointError if a file is unusable.
         """
         folder, previous = self._folder, self._last
         with _convert_os_errors(folder):

@@ -29,17 +29,14 @@ def encode_claims(state: StickyState) -> tuple[list[int], bytes]:
     begins = [0, *changes.tolist()] if len(order) else []
     ends = [*begins[1:], len(order)]
     encoded_names = [_encode_kafka_string(name) for name in state.topics]
-    blocks_by_member = [list[bytes]() for _ in range(state.member_count)]  # a block per topic
+    blocks = [list[bytes]() for _ in range(state.member_count)]  # by member: one per topic
     owners, topic_indices = member[begins].tolist(), topic[begins].tolist()
     for owner, index, begin, end in zip(owners, topic_indices, begins, ends, strict=False):
         count = (end - begin).to_bytes(4, "big")
         numbers = number_bytes[4 * begin : 4 * end]
-        blocks_by_member[owner].append(b"".join((encoded_names[index], count, numbers)))
+        blocks[owner].append(b"".join((encoded_names[index], count, numbers)))
     generation = state.generation.to_bytes(4, "big")
-    claims = [
-        b"".join((len(blocks).to_bytes(4, "big"), *blocks, generation))
-        for blocks in blocks_by_member
-    ]
+    claims = [b"".join((len(parts).to_bytes(4, "big"), *parts, generation)) for parts in blocks]
     return [*map(len, claims)], b"".join(claims)
 
 

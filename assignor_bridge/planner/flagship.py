@@ -222,8 +222,7 @@ def _select_highest_priority(batch: MicroBatch) -> tuple[Flags, str]:
     top_rank = max(ranks)
     is_active = np.array([rank == top_rank for rank in ranks], np.bool_)
     priority = f"priority {top_rank[1]}" if top_rank[0] else "no priority"
-    counts = f"{int(is_active.sum())} of {len(ranks)}"
-    note = f"failover: {counts} executors read partitions, those with {priority}"
+    note = f"failover: {is_active.sum()} of {len(ranks)} executors read, those with {priority}"
     return is_active[batch.slot_executor], note
 
 

@@ -125,18 +125,11 @@ def plan_step(
         cold_read_s=cold_read_s,
         in_tail=find_lines_in_tail(table, tail),
     )
+    generation, inputs = next_state.generation, (batch, table, weights, placement, tasks, demand)
     if group is not None and placement.assignment is not None:
-        notify_assignor(choice.assignor, group, placement.assignment, next_state.generation)
+        notify_assignor(choice.assignor, group, placement.assignment, generation)
     metrics, reasons = explain(
-        batch,
-        table,
-        weights,
-        placement,
-        tasks,
-        demand=demand,
-        generation=next_state.generation,
-        prediction_error=prediction_error,
-        state_warning=warning,
+        *inputs, generation=generation, prediction_error=prediction_error, state_warning=warning
     )
     if batch.settings.max_tail_tasks_per_slot:
         tail_metrics, tail_reasons = explain_tail(tail, unpredictability)

@@ -140,11 +140,9 @@ def _cut_zone(
     batch_s = float(work[piece_index].sum() / speed.sum())
     max_slowness = max(1.0, float(1 / speed[slots].min()))
     shape_zone = partial(shape_tail, unpredictability, batch_s, len(slots), costs)
-    cold_ranges_per_slot, min_records = 0.0, settings.min_records_per_task or 0
+    cold_per_slot, min_records = 0.0, settings.min_records_per_task or 0
     while max_rounds:
-        shape = shape_zone(
-            max_rounds, cold_ranges_per_slot=cold_ranges_per_slot, max_slowness=max_slowness
-        )
+        shape = shape_zone(max_rounds, cold_per_slot=cold_per_slot, max_slowness=max_slowness)
         if shape is None:
             return None
         head_s = speed * batch_s * shape.head_share
@@ -155,8 +153,8 @@ def _cut_zone(
         head_offsets = np.bincount(slot, size - tail_offsets, batch.slots)
         tail_offsets[head_offsets[slot] < min_records] = 0
         whole_per_slot = np.count_nonzero(tail_offsets == size) / len(slots)
-        if whole_per_slot > cold_ranges_per_slot:  # each whole piece is a cold read: does it pay?
-            cold_ranges_per_slot = whole_per_slot
+        if whole_per_slot > cold_per_slot:  # each whole piece is a cold read: does it pay?
+            cold_per_slot = whole_per_slot
             continue
         tasks = divide_ends(
             batch, weights, pieces, piece_index, tail_offsets, shape=shape, costs=costs

@@ -64,7 +64,7 @@ def shape_tail(
     costs: TailCosts,
     max_tasks_per_slot: int,
     *,
-    cold_ranges_per_slot: float = 0.0,
+    cold_per_slot: float = 0.0,
     max_slowness: float = 1.0,
 ) -> TailShape | None:
     """Return the shape with the least expected time; None if no tail saves enough.
@@ -75,7 +75,7 @@ def shape_tail(
     3. Estimate the seconds above `batch_s` with each k, and choose the least. The slowest of the
        last tasks delays the batch, so more and shorter rounds pay if times deviate.
 
-    `batch_s`: predicted seconds of the batch. `cold_ranges_per_slot`: whole ranges in the tail.
+    `batch_s`: predicted seconds of the batch. `cold_per_slot`: whole ranges in the tail, per slot.
     `max_slowness`: slowness of the slowest executor.
     """
     if slots < 2 or batch_s <= 0 or unpredictability <= 0:
@@ -94,7 +94,7 @@ def shape_tail(
         if round_s[-1] < costs.total_s:
             break
         # 3. Estimate, and choose. A head of a range with a tail starts with a cold read, too.
-        cold_s = costs.cold_read_s * (1 + cold_ranges_per_slot)
+        cold_s = costs.cold_read_s * (1 + cold_per_slot)
         late_s = max(late_heads_s, first_s * max_slowness - tail_s)
         end_s = _UNEVEN_END * round_s[-1] * max_slowness * late_factor
         excess_s = late_s + end_s + rounds * costs.total_s + cold_s
