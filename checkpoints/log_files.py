@@ -24,8 +24,7 @@ OFFSETS_VERSION = 2
 #: Newest supported version of `sources/<n>/0`.
 SOURCE_VERSION = 1
 _MAX_OFFSET, _MAX_PARTITION = 2**63 - 1, 2**31 - 1  # Kafka's largest numbers
-#: Number of digits of the largest number in these files.
-_MAX_DIGITS = 19
+_MAX_DIGITS = 19  # of a number in these files
 
 #: `{topic: {partition: offset}}`, Spark's format for the offset of a Kafka source.
 KafkaOffsets = dict[str, dict[int, int]]

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"ABs"
 VERSION = 3
-#: The oldest version that can be read.
-_OLDEST_VERSION = 2
+_OLDEST_VERSION = 2  # that can be read
 _ENVELOPE = struct.Struct(">3sBI")
 #: Maximum size of a decompressed state, above any real one; so a forged one cannot fill memory.
 _MAX_BYTES = 64 * 1024 * 1024

@@ -69,10 +69,7 @@ class ReadReports:
 
     @classmethod
     def of(cls, topics: Names, partition: Ints, executors: Names, *measures: Floats) -> ReadReports:
-        """Return sorted reports; `measures` are records, bytes, seconds, offsets, cold seconds.
-
-        Cold seconds may be omitted; they are 0 then.
-        """
+        """Return sorted reports; `measures`: records, bytes, seconds, offsets, [cold seconds or 0]."""
         (topic_names, topic), (executor_names, executor) = topics, executors
         if len(measures) == 4:
             measures = (*measures, np.zeros(len(partition)))

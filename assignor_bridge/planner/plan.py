@@ -125,11 +125,15 @@ def plan_step(
         cold_read_s=cold_read_s,
         in_tail=find_lines_in_tail(table, tail),
     )
-    generation, inputs = next_state.generation, (batch, table, weights, placement, tasks, demand)
+    generation, inputs = next_state.generation, (batch, table, weights, placement, tasks)
     if group is not None and placement.assignment is not None:
         notify_assignor(choice.assignor, group, placement.assignment, generation)
     metrics, reasons = explain(
-        *inputs, generation=generation, prediction_error=prediction_error, state_warning=warning
+        *inputs,
+        demand=demand,
+        generation=generation,
+        prediction_error=prediction_error,
+        state_warning=warning,
     )
     if batch.settings.max_tail_tasks_per_slot:
         tail_metrics, tail_reasons = explain_tail(tail, unpredictability)

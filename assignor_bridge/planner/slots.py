@@ -43,9 +43,8 @@ def share_slots(batch: MicroBatch, state: StickyState) -> MicroBatch:
     ranking = np.lexsort((rotation, -_count_partitions(batch, state), -remainders))
     counts[ranking[:remaining_slots]] += 1
     counted_executors = zip(batch.executors, counts.tolist(), strict=True)
-    used_executors = tuple(replace(executor, slots=n) for executor, n in counted_executors if n)
-    unused_count = len(slots) - len(used_executors)
-    return replace(batch, executors=used_executors, unused_executor_count=unused_count)
+    executors = tuple(replace(executor, slots=n) for executor, n in counted_executors if n)
+    return replace(batch, executors=executors, unused_executor_count=len(slots) - len(executors))
 
 
 def _count_partitions(batch: MicroBatch, state: StickyState) -> Ints:

@@ -112,9 +112,8 @@ def spread_executors(executors: Sequence[int], number: int) -> tuple[int, ...]:
         return tuple(executors)
     strides = _find_strides(executor_count)
     stride = strides[(number // executor_count * _STRIDE_STEP) % len(strides)]
-    return tuple(
-        executors[(number + stride * step) % executor_count] for step in range(MAX_EXECUTORS)
-    )
+    indices = ((number + stride * step) % executor_count for step in range(MAX_EXECUTORS))
+    return tuple(executors[i] for i in indices)
 
 
 @cache
