@@ -100,6 +100,7 @@ def open_folder(location: str) -> LocalFolder:
             f"checkpoint {location!r} is not on a local file system: "
             "it can be read only through Spark's file systems"
         )
+    # A URL is percent-decoded only if this gives the path that exists.
     unquoted = unquote(str(path))
     is_quoted = not os.path.exists(path) and os.path.exists(unquoted)  # noqa: PTH110  (no error)
     return LocalFolder(Path(unquoted) if is_quoted and _URL_SCHEME.match(location) else path)

@@ -60,7 +60,7 @@ def update_means(
 
     An outlier does not move the mean. But if the previous sample was an outlier on the same side,
     the mean restarts as the average of both. `means` and the result have three rows: the means, the
-    previous samples, and the evidence (the weight of past reports, fading; 0 without any).
+    previous samples, and the evidence (the weight of past reports, fading over `max_batches`).
 
     >>> means, sample = np.array([[0.0], [0.0], [4.0]]), np.array([1.0])
     >>> for _ in range(2):

@@ -69,7 +69,7 @@ class ReadReports:
 
     @classmethod
     def of(cls, topics: Names, partition: Ints, executors: Names, *measures: Floats) -> ReadReports:
-        """Return sorted reports; `measures`: records, bytes, seconds, offsets, [cold seconds or 0]."""
+        """Return sorted reports. `measures`: records, bytes, seconds, offsets[, cold seconds]."""
         (topic_names, topic), (executor_names, executor) = topics, executors
         if len(measures) == 4:
             measures = (*measures, np.zeros(len(partition)))
@@ -105,7 +105,7 @@ class MicroBatch:
     end: Ints
     #: Sorted by id; a single one with the id `ANONYMOUS` if no executor takes tasks.
     executors: tuple[Executor, ...]
-    settings: PlannerOptions
+    options: PlannerOptions
     reports: ReadReports
     #: None without dynamic allocation.
     allocation: Allocation | None = None

@@ -88,7 +88,7 @@ def _suggest_changes(
             f"{far_share:.1%} of the work has replicas only in {_format_racks(sorted(racks))}, "
             "where no executors run: add executors there, or replicas in racks with executors"
         )
-    max_share = speed_share * (1 + batch.settings.max_imbalance)
+    max_share = speed_share * (1 + batch.options.max_imbalance)
     is_full, crossing_share = _find_full_zones(work_share, zones.near, max_share)
     if crossing_share <= _NEGLIGIBLE_SHARE:
         return

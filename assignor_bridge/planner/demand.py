@@ -102,7 +102,7 @@ def _count_tasks_to_request(
 ) -> int | None:
     """Return how many tasks to plan to request executors; None if no more are needed or useful."""
     executors, slots = _count_present_executors(batch), 0 if batch.anonymous else batch.slots
-    wanted_slots = batch.settings.slots
+    wanted_slots = batch.options.slots
     if isinstance(wanted_slots, int) and slots >= wanted_slots:  # more executors would be idle
         return None
     useful_tasks = batch.range_count
@@ -111,7 +111,7 @@ def _count_tasks_to_request(
         if executors and seconds <= BUSY_S * total_speed:
             return None
         useful_tasks = max(1, math.floor(seconds / MIN_TASK_S))
-    min_records = batch.settings.min_records_per_task or 1
+    min_records = batch.options.min_records_per_task or 1
     useful_tasks = min(useful_tasks, int(max(1, batch.total_offsets // min_records)))
     absent_executors = allocation.max_executors - executors
     max_tasks = MAX_TASKS_PER_SLOT * (slots + absent_executors * allocation.slots_per_executor)

@@ -98,7 +98,7 @@ def explain(
     }
     unusual_executors = np.argsort(-np.abs(np.log(weights.slowness)), kind="stable")[:_MAX_NAMES]
     cut_note, is_group = "", placement.assignment is not None  # a group's partitions are never cut
-    if imbalance > batch.settings.max_imbalance and not (batch.settings.split or is_group):
+    if imbalance > batch.options.max_imbalance and not (batch.options.split or is_group):
         cut_note = "; partitions cannot be cut: assignor.split=false"
     reasons = [
         f"{placement.assignor}: {batch.total_offsets:,.0f} offsets of "

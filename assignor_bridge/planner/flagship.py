@@ -87,7 +87,7 @@ def place_batch(
         notes.append(note)
     if (takes_part & in_use).any():
         takes_part &= in_use
-    min_records, split = batch.settings.min_records_per_task or 1, batch.settings.split
+    min_records, split = batch.options.min_records_per_task or 1, batch.options.split
     ranked_slots = _rank_slots(batch, weights, owner, np.flatnonzero(takes_part))
     slot_count = int(max(1, min(len(ranked_slots), batch.total_offsets // min_records)))
     for attempt in range(1, _MAX_ATTEMPTS + 1):
@@ -121,14 +121,14 @@ def _place_on_slots(slots: Ints, batch: MicroBatch, weights: Weights, owner: Int
     quota = float(weights.work.sum()) * speed / speed.sum()
     local_slot = np.full(batch.slots + 1, -1, np.int64)
     local_slot[slots] = np.arange(len(slots))
-    local_owner, max_imbalance = local_slot[owner], batch.settings.max_imbalance
+    local_owner, max_imbalance = local_slot[owner], batch.options.max_imbalance
     if is_short(batch, weights, slots):
         slot = place_whole(weights.work, local_owner, quota, executor, max_imbalance=math.inf)
         return Pieces.whole(batch, slots[slot])
     # 2. Take the first candidate within the limit.
     limit, capacity = 1 + max_imbalance, Capacity(quota, executor, max_imbalance)
     max_load_per_offset = float((weights.work / batch.size).max() / quota.min())
-    tolerance = max(_MAX_ZONE_IMBALANCE, max_load_per_offset) if batch.settings.split else 0.0
+    tolerance = max(_MAX_ZONE_IMBALANCE, max_load_per_offset) if batch.options.split else 0.0
     zones, candidates = map_zones(batch, weights, slots), list[_Candidate]()
     for zone_map in (None,) if zones is None else (zones, None):
         for candidate in _generate_candidates(batch, weights, local_owner, capacity, zone_map):
@@ -138,7 +138,7 @@ def _place_on_slots(slots: Ints, batch: MicroBatch, weights: Weights, owner: Int
         if min(c.max_load for c in candidates) <= limit + tolerance:
             break
     # 3. Take the best candidate.
-    keys = ("ignores_zones", "max_load") if batch.settings.split else ("max_load", "ignores_zones")
+    keys = ("ignores_zones", "max_load") if batch.options.split else ("max_load", "ignores_zones")
     pieces = min(candidates, key=attrgetter(*keys)).pieces
     return replace(pieces, slot=slots[pieces.slot])
 
@@ -159,7 +159,7 @@ def _generate_candidates(
         work = weights.work + extra_work
         scaled_quota = capacity.quota * float(work.sum() / weights.work.sum())
         parts = divide_by_zone(work, owner, replace(capacity, quota=scaled_quota), zones, min_piece)
-        if batch.settings.split:
+        if batch.options.split:
             pools = parts.zone, parts.slot_zone
             shares = place(parts.work, parts.owner, parts.capacity, pools, min_piece)
             pieces = cut_ranges(batch, join_parts(parts, shares, work, owner), weights.fixed)
@@ -171,7 +171,7 @@ def _generate_candidates(
         extra_work = weights.fixed * (np.bincount(pieces.row) - 1)
         if extra_work.any():
             min_piece = float(weights.fixed.mean())
-        elif batch.settings.split:
+        elif batch.options.split:
             next_imbalance = float(capacity.max_imbalance) - (max_load - 1 - max_imbalance)
             capacity = replace(capacity, max_imbalance=max(0.0, next_imbalance))
         else:
@@ -184,7 +184,7 @@ def is_short(batch: MicroBatch, weights: Weights, slots: Ints) -> bool:
     Never true until seconds are reported, with racks, where a plan saves bytes, or with
     `minPartitions`, which requires tasks.
     """
-    needs_plan = batch.replicas is not None or batch.settings.min_partitions is not None
+    needs_plan = batch.replicas is not None or batch.options.min_partitions is not None
     if weights.basis != "seconds" or needs_plan:
         return False
     max_slowness = float(weights.slowness[batch.slot_executor[slots]].max())
@@ -210,7 +210,7 @@ def find_lower_bound(batch: MicroBatch, weights: Weights, slots: Ints) -> float:
 
 def find_priority(batch: MicroBatch, executor: Executor) -> int | None:
     """Return the first matching pattern's priority, else the executor's own; None without one."""
-    for pattern, number in batch.settings.priorities:
+    for pattern, number in batch.options.priorities:
         if fnmatchcase(executor.host, pattern) or fnmatchcase(executor.id, pattern):
             return number
     return executor.priority

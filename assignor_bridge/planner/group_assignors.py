@@ -77,13 +77,13 @@ def build_slot_group(batch: MicroBatch, table: PartitionTable, weights: Weights)
         catalog,
         lags=lags,
         partition_racks=_map_racks(batch, catalog),
-        standby_replicas=batch.settings.standby_replicas,
+        standby_replicas=batch.options.standby_replicas,
     )
 
 
 def _map_racks(batch: MicroBatch, catalog: Catalog) -> dict[str, dict[int, frozenset[str]]]:
     """Return each partition's racks (all executors' if unknown); {} without any or a price."""
-    if batch.replicas is None or not batch.settings.zone_price_per_gb:
+    if batch.replicas is None or not batch.options.zone_price_per_gb:
         return {}
     all_racks = frozenset(e.rack for e in batch.executors if e.rack)
     racks = {topic: dict.fromkeys(range(count), all_racks) for topic, count in catalog.items()}
@@ -134,7 +134,7 @@ def _rank_standbys(
     batch: MicroBatch, group: Group, assignment: Assignment, slot_of_partition: Ints
 ) -> dict[int, tuple[str, ...]]:
     """Return the ids of other executors with copies of a slot's partitions, most copies first."""
-    copy_counts_by_slot, max_standbys = dict[int, Counter[int]](), batch.settings.standby_replicas
+    copy_counts_by_slot, max_standbys = dict[int, Counter[int]](), batch.options.standby_replicas
     index_by_id = {e.id: i for i, e in enumerate(batch.executors)}
     standbys = {} if batch.anonymous else assignment.standbys
     for member, partitions in sorted(standbys.items()):

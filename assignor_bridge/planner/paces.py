@@ -27,7 +27,7 @@ _ROUNDS = 6
 def update_paces(
     paces: Floats, line: Ints, executor: Ints, error: Floats, trust: Floats, *, common: Common
 ) -> Floats:
-    """Return the executors' paces, updated with the reports of a batch.
+    """Return the executors' paces, updated with a batch's reports; unchanged if one sent them all.
 
     1. Find the executors that changed: their median error stands out.
     2. Compare the readers of a partition. Costs absorb what an executor's own partitions share, so

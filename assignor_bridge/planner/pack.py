@@ -53,16 +53,16 @@ def pack(
 
     `tail_count`: number of tail tasks that will be appended; they count towards `minPartitions`.
     """
-    settings = batch.settings.raise_min_partitions(demand.min_tasks)
-    if tail_count and settings.min_partitions:
-        settings = replace(settings, min_partitions=max(1, settings.min_partitions - tail_count))
-    min_records = settings.min_records_per_task
-    if min_records and settings.split and top_up:
+    options = batch.options.raise_min_partitions(demand.min_tasks)
+    if tail_count and options.min_partitions:
+        options = replace(options, min_partitions=max(1, options.min_partitions - tail_count))
+    min_records = options.min_records_per_task
+    if min_records and options.split and top_up:
         pieces = _top_up(pieces, batch.slots, min_records)
-    task_counts, notes = _count_tasks(pieces, batch.slots, settings)
+    task_counts, notes = _count_tasks(pieces, batch.slots, options)
     task_number = np.zeros(len(pieces), np.int64)  # of each piece, on its slot
     if len(pieces) and (min_records or (task_counts > 1).any()):
-        tasks = _divide_among_tasks(_group_by_slot(pieces), task_counts, settings)
+        tasks = _divide_among_tasks(_group_by_slot(pieces), task_counts, options)
         if min_records:
             _join_small_tasks(tasks, min_records, batch.slot_executor)
         rows = [(*piece, *task) for task, group in tasks.items() for piece in group]
@@ -87,18 +87,18 @@ def pack(
 
 
 def _count_tasks(
-    pieces: Pieces, slots: int, settings: PlannerOptions
+    pieces: Pieces, slots: int, options: PlannerOptions
 ) -> tuple[Ints, tuple[str, ...]]:
     """Return the number of tasks of each slot, and notes on options that require too many."""
     sizes = pieces.count_offsets_by_slot(slots)
     piece_counts = np.bincount(pieces.slot, minlength=slots)
     in_use, notes = piece_counts > 0, []
     max_tasks = max(_MAX_TASKS, _MAX_TASKS_PER_SLOT * slots)
-    task_counts = np.where(in_use, np.minimum(piece_counts, settings.tasks_per_slot), 0)
-    if min_records := settings.min_records_per_task:
+    task_counts = np.where(in_use, np.minimum(piece_counts, options.tasks_per_slot), 0)
+    if min_records := options.min_records_per_task:
         max_full_tasks = np.maximum(sizes // min_records, 1)
         task_counts = np.where(in_use, np.clip(task_counts, 1, max_full_tasks), 0)
-    if max_records := settings.task_cap_records:
+    if max_records := options.task_cap_records:
         needed_tasks = np.ceil(sizes / max_records)
         if needed_tasks.sum() > max_tasks:
             option = f"a limit of {max_records:,} records per task"
@@ -106,10 +106,10 @@ def _count_tasks(
             needed_tasks = np.ceil(sizes * ((max_tasks - in_use.sum()) / sizes.sum()))
         task_counts = np.maximum(task_counts, needed_tasks)
     task_counts = task_counts.astype(np.int64)
-    min_tasks = min(settings.min_partitions or 0, int(sizes.sum()))
+    min_tasks = min(options.min_partitions or 0, int(sizes.sum()))
     if min_tasks > max_tasks:
         notes.append(_explain_limit("minPartitions or dynamic allocation", min_tasks, max_tasks))
-    max_counts = sizes if settings.split else piece_counts
+    max_counts = sizes if options.split else piece_counts
     missing_tasks = min(min_tasks, max_tasks) - int(task_counts.sum())
     slots_in_use = np.flatnonzero(in_use).tolist() if missing_tasks > 0 else []
     heap = [(-sizes[slot] / task_counts[slot], slot) for slot in slots_in_use]
@@ -142,15 +142,15 @@ def _sort_into_columns(rows: Sequence[tuple[int, ...]]) -> Ints:
 
 
 def _divide_among_tasks(
-    by_slot: dict[int, list[Piece]], task_counts: Ints, settings: PlannerOptions
+    by_slot: dict[int, list[Piece]], task_counts: Ints, options: PlannerOptions
 ) -> dict[Task, list[Piece]]:
     """Divide the pieces of each slot among its tasks; cut them only if an option requires it."""
-    max_records, tasks = settings.task_cap_records, {}
+    max_records, tasks = options.task_cap_records, {}
     for slot, group in by_slot.items():
         count = int(task_counts[slot])
         groups = _group_whole_pieces(group, count)
         is_too_large = max_records and count > 1 and max(map(_count_offsets, groups)) > max_records
-        if settings.split and (len(groups) < count or is_too_large):
+        if options.split and (len(groups) < count or is_too_large):
             groups = _cut_into_even_groups(group, count)
         tasks.update({(slot, i): task_pieces for i, task_pieces in enumerate(groups)})
     return tasks

@@ -93,7 +93,7 @@ def plan_step(
     """
     # 1. Select slots, and match the state.
     batch = share_slots(batch, state)
-    names = batch.settings.assignors
+    names = batch.options.assignors
     table = load_table(state, batch, None if _BUILT_IN.issuperset(names) else MAX_HOLD_BATCHES)
     # 2. Learn and predict.
     learned_state, prediction_error, predicted_s = learn(table, batch)
@@ -135,7 +135,7 @@ def plan_step(
         prediction_error=prediction_error,
         state_warning=warning,
     )
-    if batch.settings.max_tail_tasks_per_slot:
+    if batch.options.max_tail_tasks_per_slot:
         tail_metrics, tail_reasons = explain_tail(tail, unpredictability)
         metrics, reasons = metrics | tail_metrics, [*reasons, *tail_reasons]
     standbys_by_slot, task_slots = placement.standbys, tasks.slot.tolist()
@@ -152,12 +152,12 @@ def _choose_assignor(
 
     The group is None if the planner implements the assignor itself.
     """
-    settings = batch.settings
-    if settings.assignors[0] in _BUILT_IN:
-        return Choice(lookup(settings.assignors[0])), None
-    assignor_by_name = configure_assignors(settings.assignors, settings.custom_options, find)
+    options = batch.options
+    if options.assignors[0] in _BUILT_IN:
+        return Choice(lookup(options.assignors[0])), None
+    assignor_by_name = configure_assignors(options.assignors, options.custom_options, find)
     group = build_slot_group(batch, table, weights)
-    choice = choose(settings.assignors, group, assignor_by_name.__getitem__)
+    choice = choose(options.assignors, group, assignor_by_name.__getitem__)
     return choice, None if choice.assignor.name in _BUILT_IN else group
 
 

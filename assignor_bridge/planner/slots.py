@@ -29,7 +29,7 @@ def share_slots(batch: MicroBatch, state: StickyState) -> MicroBatch:
     >>> [e.slots for e in share_slots(parse_snapshot(snapshot)[0], StickyState.empty()).executors]
     [2, 2, 2]
     """
-    requested_slots, slots = batch.settings.slots, batch.executor_slots
+    requested_slots, slots = batch.options.slots, batch.executor_slots
     if requested_slots is None:
         return batch
     total = int(slots.sum())

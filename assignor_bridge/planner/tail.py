@@ -72,7 +72,7 @@ def plan_tail(
     4. Join the zones' tail tasks, longest first.
     """
     # 1. Check whether to cut.
-    is_off = not batch.settings.max_tail_tasks_per_slot or batch.settings.slots is not None
+    is_off = not batch.options.max_tail_tasks_per_slot or batch.options.slots is not None
     if is_off or unpredictability is None or weights.basis != "seconds":
         return None
     work = pieces.predict_work(batch, weights)
@@ -130,7 +130,7 @@ def _cut_zone(
     `minRecordsPerTask` gives nothing. If a tail task has fewer, the tail gets one round less.
     Returns None if no tail saves time, or all have such a task.
     """
-    settings, max_rounds = batch.settings, batch.settings.max_tail_tasks_per_slot
+    options, max_rounds = batch.options, batch.options.max_tail_tasks_per_slot
     if len(slots) < 2:
         return None
     speed = np.zeros(batch.slots)
@@ -140,15 +140,15 @@ def _cut_zone(
     batch_s = float(work[piece_index].sum() / speed.sum())
     max_slowness = max(1.0, float(1 / speed[slots].min()))
     shape_zone = partial(shape_tail, unpredictability, batch_s, len(slots), costs)
-    cold_per_slot, min_records = 0.0, settings.min_records_per_task or 0
+    cold_per_slot, min_records = 0.0, options.min_records_per_task or 0
     while max_rounds:
         shape = shape_zone(max_rounds, cold_per_slot=cold_per_slot, max_slowness=max_slowness)
         if shape is None:
             return None
         head_s = speed * batch_s * shape.head_share
-        max_piece_s = math.inf if settings.split else shape.task_s[0]
+        max_piece_s = math.inf if options.split else shape.task_s[0]
         tail_offsets = _select_ends(
-            pieces, work, piece_index, head_s, costs, max_piece_s=max_piece_s, split=settings.split
+            pieces, work, piece_index, head_s, costs, max_piece_s=max_piece_s, split=options.split
         )
         head_offsets = np.bincount(slot, size - tail_offsets, batch.slots)
         tail_offsets[head_offsets[slot] < min_records] = 0

@@ -40,7 +40,7 @@ def divide_ends(
 
     `tail_offsets`: number of offsets of the end of each piece in `piece_index`; 0 for none.
     """
-    settings, row = batch.settings, pieces.row[piece_index]
+    options, row = batch.options, pieces.row[piece_index]
     seconds_per_offset = (weights.work - weights.fixed)[row] / batch.size[row]
     end_s = seconds_per_offset * tail_offsets
     order = np.flatnonzero(tail_offsets)
@@ -50,9 +50,9 @@ def divide_ends(
     end = pieces.end[piece_index]
     columns = (piece_index, row, end - tail_offsets, end, seconds_per_offset)
     ends = list(zip(*(column[order].tolist() for column in columns), strict=True))
-    if settings.split:
+    if options.split:
         overhead_s = costs.cold_read_s + costs.range_s
-        return _fill_tasks(ends, room_by_task_s, overhead_s, settings.task_cap_records)
+        return _fill_tasks(ends, room_by_task_s, overhead_s, options.task_cap_records)
     heap = [(-room_s, number) for number, room_s in enumerate(room_by_task_s)]
     heapq.heapify(heap)
     tasks: list[list[Part]] = [[] for _ in room_by_task_s]

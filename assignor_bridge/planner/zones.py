@@ -64,7 +64,7 @@ class ZoneMap(NamedTuple):
 
 def map_zones(batch: MicroBatch, weights: Weights, slots: Ints) -> ZoneMap | None:
     """Return which zones ranges are near to; None if zones make no difference or are not used."""
-    zones, price = batch.zones, batch.settings.zone_price_per_gb
+    zones, price = batch.zones, batch.options.zone_price_per_gb
     if zones is None or batch.replicas is None or not price:
         return None
     slot_zone = zones.zone_of_executor[batch.slot_executor[slots]]
@@ -83,7 +83,7 @@ def map_zones(batch: MicroBatch, weights: Weights, slots: Ints) -> ZoneMap | Non
 def find_last_near_pieces(batch: MicroBatch, pieces: Pieces) -> Ints:
     """Return the index of each cut range's last piece with a near reader; none without zones."""
     zones, replicas = batch.zones, batch.replicas
-    has_price = bool(batch.settings.zone_price_per_gb)
+    has_price = bool(batch.options.zone_price_per_gb)
     if zones is None or replicas is None or not has_price or len(zones.names) > MAX_ZONES:
         return np.empty(0, np.int64)
     cut_pieces = np.flatnonzero(np.bincount(pieces.row)[pieces.row] > 1)

@@ -150,9 +150,9 @@ def _plan_again(
             break
         if is_spark_mapping(name):
             continue
-        settings = replace(kept_batch.batch.settings, assignors=(name,))
+        options = replace(kept_batch.batch.options, assignors=(name,))
         try:
-            batch = replace(kept_batch.batch, settings=settings)
+            batch = replace(kept_batch.batch, options=options)
             other_outcome = plan_step(batch, kept_batch.old_state, find_assignor)
         except AssignorError:  # an assignor that refuses the batch did not plan it
             continue
@@ -189,7 +189,7 @@ def _explain_partitions(
     slot_load = np.bincount(pieces.slot, piece_work, batch.slots) * slot_slowness
     unmoved_load = np.bincount(owner[is_owned], weights.work[is_owned], batch.slots) * slot_slowness
     ideal_load = float(slot_load.max(initial=0.0)) / (1 + float(outcome.metrics["imbalance"]))
-    load_limit = ideal_load * (1 + batch.settings.max_imbalance)
+    load_limit = ideal_load * (1 + batch.options.max_imbalance)
     stories = []
     for row in range(batch.range_count):
         tp = _name_partition(batch, row)
@@ -201,7 +201,7 @@ def _explain_partitions(
             why = f"{outcome.assignor} uses its own rules"
         elif change in _REASONS:
             why = _REASONS[change]
-            if work * slot_slowness.min() > load_limit and not batch.settings.split:
+            if work * slot_slowness.min() > load_limit and not batch.options.split:
                 why += "; it cannot be split, because of assignor.split=false"
         elif work * slot_slowness.min() > load_limit:
             why = f"its cost is {format_amount(work, weights)}, more than one slot may take"

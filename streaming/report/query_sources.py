@@ -108,11 +108,11 @@ def _collect_source(
     return SourceFacts(
         batches,
         last_assignor or (LAG_AWARE_STICKY if state is not None else None),
-        plans[-1].batch.settings.split if plans else None,
+        plans[-1].batch.options.split if plans else None,
         {tp: cost / costs.record_s for tp, cost in costs.unusual_costs.items()} if costs else {},
         _list_slowness(state, costs),
         {r.executor: r.host for r in state.readers} if state else {},
-        dict(plans[-1].batch.settings.weights) if plans else {},
+        dict(plans[-1].batch.options.weights) if plans else {},
     )
 
 
