@@ -19,7 +19,7 @@ _RULE = "A plan must read each offset exactly once."
 
 
 def check_plan(name: str, batch: MicroBatch, pieces: Pieces, task: Ints, task_count: int) -> None:
-    """Raise `PlanError` if the pieces do not tile the ranges, or a piece or task is empty or unknown.
+    """Raise `PlanError` if pieces do not tile the ranges, or a piece or task is empty or unknown.
 
     Messages have the assignor's `name`. `task` is each piece's task, a number below `task_count`.
     """
