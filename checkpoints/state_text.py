@@ -54,8 +54,7 @@ _COLUMNS: tuple[tuple[str, str, float], ...] = (
 _MAX_PRODUCT = 1e100
 #: Smallest plausible noise; the planner's own lower bound is above it.
 _MIN_NOISE = 0.01
-#: Represents NaN in a stored float column.
-_UNKNOWN = -(2**15)
+_UNKNOWN = -(2**15)  # represents NaN in a stored float column
 _IMPOSSIBLE_COSTS = "the state is corrupt: it has impossible costs"
 
 #: Errors that reading corrupt data may raise.

@@ -112,7 +112,7 @@ class StickyState:
         """Number of members: one per slot of each reader."""
         return sum(reader.slots for reader in self.readers)
 
-    def last_executors(self) -> dict[tuple[str, int], StoredExecutor]:
+    def map_last_executors(self) -> dict[tuple[str, int], StoredExecutor]:
         """Return each partition's last reader, if any, by topic and number; {} in local mode."""
         executor_of_member = [executor for executor in self.readers for _ in range(executor.slots)]
         columns = (self.topic.tolist(), self.partition.tolist(), self.member.tolist())

@@ -54,7 +54,7 @@ class Weights:
     #: Seconds that each executor needs for one second of a usual executor's work.
     slowness: Floats
     #: Part of each range's work that is repeated for each additional piece.
-    fixed: Floats
+    fixed_work: Floats
     #: Description of the basis, for the plan's reasons.
     description: str
     #: Predicted bytes of each range; None if no racks or no bytes are known.
@@ -80,7 +80,7 @@ def predict(state: StickyState, line: Ints, batch: MicroBatch) -> Weights:
     if batch.replicas is not None and not np.isnan(state.bytes).all():
         range_bytes = records * np.exp(fill_from_topic(state.bytes, state.topic, 0.0)[line])
     work = np.maximum(work, MIN_POSITIVE * records)  # per record, so that cuts stay even
-    fixed = np.minimum(work, state.common.fixed if basis == "seconds" else 0.0)
+    fixed_work = np.minimum(work, state.common.fixed if basis == "seconds" else 0.0)
     slowness = np.exp(compute_log_slowness(get_paces(state, (e.id for e in batch.executors))))
     description = "weights: all records equal, no costs reported yet"
     if basis == "bytes":
@@ -95,7 +95,7 @@ def predict(state: StickyState, line: Ints, batch: MicroBatch) -> Weights:
             f"weights: seconds, {fixed_text}{math.exp(state.common.level):.2g} s per record; "
             f"{unusual_ranges} of {len(line)} partitions have a different cost"
         )
-    return Weights(work, basis, slowness, fixed, description, range_bytes)
+    return Weights(work, basis, slowness, fixed_work, description, range_bytes)
 
 
 def _predict_s(state: StickyState, log_factors: Floats, line: Ints, records: Floats) -> Floats:

@@ -48,7 +48,7 @@ class Demand:
     #: Minimum number of tasks, like `minPartitions`; None if no executors are requested.
     min_tasks: int | None
     #: Number of consecutive calm batches (0 after freeing executors), or minus requesting batches.
-    calm: int
+    calm_streak: int
     #: Sentences about requested executors.
     request_notes: tuple[str, ...] = ()
     #: Sentences about freed executors; consumer group assignors free none.
@@ -57,15 +57,15 @@ class Demand:
     @property
     def is_open(self) -> bool:
         """Whether all but the first task of a slot may run anywhere."""
-        return self.min_tasks is not None and self.calm >= -OPEN_BATCHES
+        return self.min_tasks is not None and self.calm_streak >= -OPEN_BATCHES
 
 
 def estimate_demand(batch: MicroBatch, table: PartitionTable, weights: Weights) -> Demand:
     """Return which executors to use, and how many tasks to plan to request more executors."""
-    all_slots, calm_before = np.ones(batch.slots, np.bool_), table.state.calm
+    all_slots, last_streak = np.ones(batch.slots, np.bool_), table.state.calm
     allocation = batch.allocation
     if allocation is None or not batch.range_count:
-        return Demand(all_slots, None, calm_before)
+        return Demand(all_slots, None, last_streak)
     present_count = _count_present_executors(batch)
     speed = batch.executor_slots / weights.slowness
     if may_request_executors(batch):
@@ -74,16 +74,16 @@ def estimate_demand(batch: MicroBatch, table: PartitionTable, weights: Weights) 
             limit = "none" if allocation.unlimited else f"{allocation.max_executors}"
             counts = f"({present_count} present, limit: {limit})"
             note = f"plans {pluralize(tasks, 'task')} to request executors {counts}"
-            return Demand(all_slots, tasks, min(0, calm_before) - 1, (note,))
+            return Demand(all_slots, tasks, min(0, last_streak) - 1, (note,))
     if weights.basis != "seconds" or not present_count:
         return Demand(all_slots, None, 0)
-    is_kept, calm = _choose_kept_executors(batch, allocation, table, weights)
+    is_kept, calm_streak = _choose_kept_executors(batch, allocation, table, weights)
     notes = []
     if not is_kept.all():
         idle_ids = [batch.executors[i].id for i in np.flatnonzero(~is_kept).tolist()]
         kept_text = f"{int(is_kept.sum())} of {present_count} executors"
         notes = [f"partitions gather on {kept_text}, so Spark may remove {elide(idle_ids)}"]
-    return Demand(is_kept[batch.slot_executor], None, calm, (), tuple(notes))
+    return Demand(is_kept[batch.slot_executor], None, calm_streak, (), tuple(notes))
 
 
 def may_request_executors(batch: MicroBatch) -> bool:
@@ -122,7 +122,7 @@ def _count_tasks_to_request(
 def _choose_kept_executors(
     batch: MicroBatch, allocation: Allocation, table: PartitionTable, weights: Weights
 ) -> tuple[Flags, int]:
-    """Return which executors to use (all if those in use are busy), and the new `calm`."""
+    """Return which executors to use (all if those in use are busy), and the new `calm_streak`."""
     executor_count, seconds = len(batch.executors), batch.backlog_ratio * float(weights.work.sum())
     speed = batch.executor_slots / weights.slowness
     owner_slots = table.owner[table.owner >= 0]
@@ -137,14 +137,15 @@ def _choose_kept_executors(
     owned_work = np.bincount(range_executor, weights.work[is_owned], executor_count)
     ranking = np.lexsort((np.arange(executor_count), -partition_counts, -owned_work, ~is_used))
     kept_count = max(min(max(1, allocation.min_executors), executor_count), int(is_used.sum()))
-    interval_s, calm = allocation.seconds_since_last_plan, 0
+    interval_s, calm_streak = allocation.seconds_since_last_plan, 0
     # The batch is calm if the executors in use have more than `calm_slots` slots of usual speed.
     calm_slots = math.inf  # without an interval, no batch is calm
     if interval_s:
         calm_slots = max(seconds / CALM_S, seconds / interval_s / CALM_SHARE)
     if calm_slots < float(speed[is_used].sum()):
-        calm = min(max(0, table.state.calm) + 1, CALM_BATCHES)
-    if calm == CALM_BATCHES:
+        calm_streak = min(max(0, table.state.calm) + 1, CALM_BATCHES)
+    if calm_streak == CALM_BATCHES:
         sufficient_count = 1 + int(np.searchsorted(np.cumsum(speed[ranking]), calm_slots / 2))
-        kept_count, calm = min(kept_count, max(sufficient_count, allocation.min_executors)), 0
-    return np.isin(np.arange(executor_count), ranking[:kept_count]), calm
+        calm_streak = 0
+        kept_count = min(kept_count, max(sufficient_count, allocation.min_executors))
+    return np.isin(np.arange(executor_count), ranking[:kept_count]), calm_streak

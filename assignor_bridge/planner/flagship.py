@@ -162,15 +162,15 @@ def _generate_candidates(
         if batch.options.split:
             pools = parts.zone, parts.slot_zone
             shares = place(parts.work, parts.owner, parts.capacity, pools, min_piece)
-            pieces = cut_ranges(batch, join_parts(parts, shares, work, owner), weights.fixed)
+            pieces = cut_ranges(batch, join_parts(parts, shares, work, owner), weights.fixed_work)
         else:
             pieces = Pieces.whole(batch, place_parts_whole(parts, work, owner, capacity))
         load = np.bincount(pieces.slot, pieces.predict_work(batch, weights), len(scaled_quota))
         max_load = float((load / capacity.quota).max())
         yield _Candidate(pieces, max_load, zones is None)
-        extra_work = weights.fixed * (np.bincount(pieces.row) - 1)
+        extra_work = weights.fixed_work * (np.bincount(pieces.row) - 1)
         if extra_work.any():
-            min_piece = float(weights.fixed.mean())
+            min_piece = float(weights.fixed_work.mean())
         elif batch.options.split:
             next_imbalance = float(capacity.max_imbalance) - (max_load - 1 - max_imbalance)
             capacity = replace(capacity, max_imbalance=max(0.0, next_imbalance))
@@ -204,7 +204,7 @@ def find_lower_bound(batch: MicroBatch, weights: Weights, slots: Ints) -> float:
     if is_short(batch, weights, slots):
         return SHORT_BATCH_S
     balanced_time = float(weights.work.sum()) / float((1 / slowness).sum())
-    min_piece_work = weights.fixed + (weights.work - weights.fixed) / batch.size
+    min_piece_work = weights.fixed_work + (weights.work - weights.fixed_work) / batch.size
     return max(balanced_time, float(min_piece_work.max()) * float(slowness.min()))
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Task = tuple[int, int]  # slot, number of the task on its slot
 
 _MAX_TASKS = 10_000  # maximum tasks of a batch, unless the next limit allows more
-_MAX_TASKS_PER_SLOT = 64  # maximum mean number of tasks per slot
+_MAX_MEAN_TASKS_PER_SLOT = 64  # maximum mean number of tasks per slot
 
 
 def pack(
@@ -93,7 +93,7 @@ def _count_tasks(
     sizes = pieces.count_offsets_by_slot(slots)
     piece_counts = np.bincount(pieces.slot, minlength=slots)
     in_use, notes = piece_counts > 0, []
-    max_tasks = max(_MAX_TASKS, _MAX_TASKS_PER_SLOT * slots)
+    max_tasks = max(_MAX_TASKS, _MAX_MEAN_TASKS_PER_SLOT * slots)
     task_counts = np.where(in_use, np.minimum(piece_counts, options.tasks_per_slot), 0)
     if min_records := options.min_records_per_task:
         max_full_tasks = np.maximum(sizes // min_records, 1)

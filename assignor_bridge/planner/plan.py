@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.table import PartitionTable
     from checkpoints.sticky_state import StickyState
 
+    FindAssignor = Callable[[str], Assignor]
+
 #: Assignors that the planner implements itself; all others assign the partitions of a group.
 _BUILT_IN = frozenset({LAG_AWARE_STICKY, FAILOVER})
 
@@ -55,11 +57,11 @@ class PlannedBatch:
 
 
 def plan_batch(
-    batch: MicroBatch, state_text: str | None, find: Callable[[str], Assignor] = lookup
+    batch: MicroBatch, state_text: str | None, find_assignor: FindAssignor = lookup
 ) -> PlannedBatch:
     """Plan one micro-batch: which executor slot reads which offsets.
 
-    `state_text`: state after the last batch; None or invalid text is no state. `find`: as `lookup`.
+    `state_text`: state after the last batch; None or invalid text is no state.
     Raises `OptionError` for invalid options or data, and `PlanError` for an invalid assignment.
 
     >>> from streaming.human_json.snapshots import parse_snapshot, plan_to_json
@@ -73,13 +75,13 @@ def plan_batch(
     2 [0, 0, 300] [1, 0, 100]
     """
     state, warning = decode_or_empty(state_text)
-    return plan_step(batch, state, find, warning)
+    return plan_step(batch, state, find_assignor, warning)
 
 
 def plan_step(
     batch: MicroBatch,
     state: StickyState,
-    find: Callable[[str], Assignor] = lookup,
+    find_assignor: FindAssignor = lookup,
     warning: str | None = None,
 ) -> PlannedBatch:
     """Plan with a decoded state (see `plan_batch`); the reasons include a `warning` about it.
@@ -93,8 +95,8 @@ def plan_step(
     """
     # 1. Select slots, and match the state.
     batch = share_slots(batch, state)
-    names = batch.options.assignors
-    table = load_table(state, batch, None if _BUILT_IN.issuperset(names) else MAX_HOLD_BATCHES)
+    is_built_in = _BUILT_IN.issuperset(batch.options.assignors)
+    table = load_table(state, batch, None if is_built_in else MAX_HOLD_BATCHES)
     # 2. Learn and predict.
     learned_state, prediction_error, predicted_s = learn(table, batch)
     weights = predict(learned_state, table.line, batch)
@@ -102,7 +104,7 @@ def plan_step(
     cold_read_s = update_cold_read_s(table, batch)
     # 3. Choose executors and place.
     demand = estimate_demand(batch, table, weights)
-    choice, group = _choose_assignor(batch, table, weights, find)
+    choice, group = _choose_assignor(batch, table, weights, find_assignor)
     if group is None:
         placement = place_batch(choice, batch, table, weights, demand)
     else:
@@ -118,9 +120,8 @@ def plan_step(
         tasks = append_tail(batch, heads, tail)
     check_plan(placement.assignor, batch, tasks.pieces, tasks.task, len(tasks))
     # 5. Build the next state and explain.
-    next_state = remember(batch, table, learned_state, placement, tasks, calm=demand.calm)
     next_state = replace(
-        next_state,
+        remember(batch, table, learned_state, placement, tasks, calm_streak=demand.calm_streak),
         spreads=spreads,
         cold_read_s=cold_read_s,
         in_tail=find_lines_in_tail(table, tail),
@@ -146,7 +147,7 @@ def plan_step(
 
 
 def _choose_assignor(
-    batch: MicroBatch, table: PartitionTable, weights: Weights, find: Callable[[str], Assignor]
+    batch: MicroBatch, table: PartitionTable, weights: Weights, find_assignor: FindAssignor
 ) -> tuple[Choice, Group | None]:
     """Choose an assignor in the list (see `choose`); also return the group of slots to assign.
 
@@ -155,12 +156,12 @@ def _choose_assignor(
     options = batch.options
     if options.assignors[0] in _BUILT_IN:
         return Choice(lookup(options.assignors[0])), None
-    assignor_by_name = configure_assignors(options.assignors, options.custom_options, find)
+    assignor_by_name = configure_assignors(options.assignors, options.custom_options, find_assignor)
     group = build_slot_group(batch, table, weights)
     choice = choose(options.assignors, group, assignor_by_name.__getitem__)
     return choice, None if choice.assignor.name in _BUILT_IN else group
 
 
-def check_assignors(options: PlannerOptions, find: Callable[[str], Assignor] = lookup) -> None:
+def check_assignors(options: PlannerOptions, find_assignor: FindAssignor = lookup) -> None:
     """Raise `OptionError` for unknown assignors, and for options that an assignor rejects."""
-    configure_assignors(options.assignors, options.custom_options, find)
+    configure_assignors(options.assignors, options.custom_options, find_assignor)

@@ -28,7 +28,7 @@ def remember(
     placement: Placement,
     tasks: TaskList,
     *,
-    calm: int,
+    calm_streak: int,
 ) -> StickyState:
     """Return the next state; increase its generation if members or partitions changed.
 
@@ -51,7 +51,7 @@ def remember(
         member=member,
         position=position,
         seen=last_batch_with_data,
-        calm=calm,
+        calm=calm_streak,
         hold=_compute_hold(table, batch),
     )
 

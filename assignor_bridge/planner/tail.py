@@ -76,7 +76,7 @@ def plan_tail(
     if is_off or unpredictability is None or weights.basis != "seconds":
         return None
     work = pieces.predict_work(batch, weights)
-    costs = TailCosts(cold_read_s, range_s=float(weights.fixed.mean()))
+    costs = TailCosts(cold_read_s, range_s=float(weights.fixed_work.mean()))
     zones, zone_of_slot = _map_slots_to_zones(batch, pieces)
     tail_offsets, tails = np.zeros(len(pieces), np.int64), list[tuple[tuple[int, ...], _Tail]]()
     for zone in range(zones):

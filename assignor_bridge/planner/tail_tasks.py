@@ -41,7 +41,7 @@ def divide_ends(
     `tail_offsets`: number of offsets of the end of each piece in `piece_index`; 0 for none.
     """
     options, row = batch.options, pieces.row[piece_index]
-    seconds_per_offset = (weights.work - weights.fixed)[row] / batch.size[row]
+    seconds_per_offset = (weights.work - weights.fixed_work)[row] / batch.size[row]
     end_s = seconds_per_offset * tail_offsets
     order = np.flatnonzero(tail_offsets)
     order = order[np.lexsort((piece_index[order], -end_s[order]))]

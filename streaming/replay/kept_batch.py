@@ -169,7 +169,7 @@ def _rebuild_from_states(states: Mapping[int, StickyState], target: ReplayBatch)
     origin = "the states in the checkpoint, with default options and no racks (states have neither)"
     if previous_state is None and state.batches > 1:
         origin += ". The readers of the previous batch are no longer stored"
-    last_readers = {Partition(*tp): r.executor for tp, r in state.last_executors().items()}
+    last_readers = {Partition(*tp): r.executor for tp, r in state.map_last_executors().items()}
     partitions_read = {r.tp for r in target.ranges}
     readers = {tp: executor for tp, executor in last_readers.items() if tp in partitions_read}
     return KeptBatch(target.batch, batch, old_state, origin, readers)
