@@ -39,7 +39,7 @@ _OLDEST_VERSION = 2  # that can be read
 _ENVELOPE = struct.Struct(">3sBI")
 #: Maximum size of a decompressed state, above any real one; so a forged one cannot fill memory.
 _MAX_BYTES = 64 * 1024 * 1024
-#: Exclusive bound on the absolute value of a plausible logarithm, error, share, or weight.
+#: Exclusive bound on the absolute value of plausible logarithms, weights, counts, and waits.
 _MAX_STATISTIC = 50.0
 #: Type of each integer column.
 _INTEGER_TYPES = {"topic": "<i4", "partition": "<i4", "position": "<i8", "seen": "<i4"}
@@ -63,7 +63,7 @@ _CORRUPTION_ERRORS = (*_VALUE_ERRORS, MemoryError, RecursionError, struct.error)
 
 
 def encode(state: StickyState) -> str:
-    """Encode a state as text for `decode`."""
+    """Encode a state as text for `decode`, with rounded costs."""
     user_data_lengths, user_data = encode_claims(state)
     paces = np.round(np.array([*state.paces.values()], np.float64), 2)
     header = orjson.dumps(

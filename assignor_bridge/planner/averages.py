@@ -35,18 +35,21 @@ def shrink_towards_zero(deviation: Floats, error: Floats | float) -> Floats:
 
 
 def compute_medians(
-    group: Ints, values: Floats, weight: Floats, groups: int
+    group: Ints, values: Floats, weight: Floats, group_count: int
 ) -> tuple[Floats, Floats]:
     """Return each group's weighted median (0 if it has no weight), and its total weight."""
     order = np.argsort(values)
     order = order[stable_order(group[order])]
-    total, median = np.bincount(group, weight, groups).astype(np.float64), np.zeros(groups)
+    total, median = (
+        np.bincount(group, weight, group_count).astype(np.float64),
+        np.zeros(group_count),
+    )
     weighted_groups = np.flatnonzero(total > 0)
     running_sum = np.cumsum(weight[order])
     middle = np.cumsum(total)[weighted_groups] - total[weighted_groups] / 2
     # If the middle is between two values, up to rounding, the median is their mean.
     lower, upper = (np.searchsorted(running_sum, middle * (1 + e)) for e in (-1e-9, 1e-9))
-    last_index = np.cumsum(np.bincount(group, minlength=groups)) - 1
+    last_index = np.cumsum(np.bincount(group, minlength=group_count)) - 1
     last_index, sorted_values = last_index[weighted_groups], values[order]
     low_value, high_value = (sorted_values[np.minimum(i, last_index)] for i in (lower, upper))
     median[weighted_groups] = (low_value + high_value) / 2

@@ -145,14 +145,14 @@ def compute_log_factors(state: StickyState) -> Floats:
     error if most partitions deviate more than noise explains, else by several. All are 0 until the
     noise has been measured.
     """
-    common, topics = state.common, int(state.topic.max(initial=0)) + 1
+    common, topic_count = state.common, int(state.topic.max(initial=0)) + 1
     lines = np.flatnonzero(state.evidence > 0)
     log_factors = np.zeros(len(state.topic))
     if not common.noise_batches or not len(lines):
         return log_factors
     # 1. Topics.
     topic, cost, evidence = state.topic[lines], state.cost[lines], state.evidence[lines]
-    median, total = compute_medians(topic, cost, evidence, topics)
+    median, total = compute_medians(topic, cost, evidence, topic_count)
     topic_error = common.noise / np.sqrt(np.maximum(total, MIN_POSITIVE))
     log_factors = shrink_towards_zero(median, SIGMAS * topic_error)[state.topic]
     # 2. Partitions.

@@ -210,21 +210,21 @@ def _update_fixed(common: Common, line: Ints, records: Floats, seconds: Floats) 
     return common._replace(fixed=fixed, fit=fit, fit_batches=batches)
 
 
-def _solve(products: Floats, partitions: int) -> tuple[float, float, float]:
+def _solve(products: Floats, partition_count: int) -> tuple[float, float, float]:
     """Return the fixed cost, the slope (both at least 0), and the standard error of the fixed cost.
 
     If the `products` (see `Common.fit`) or few partitions give no line: 0, and an infinite error.
     """
     (ones, x, t), (_, xx, xt), (_, _, tt) = products.tolist()
     determinant = ones * xx - x * x
-    if determinant <= 1e-6 * ones * xx or partitions <= _FREE_PARTITIONS:
+    if determinant <= 1e-6 * ones * xx or partition_count <= _FREE_PARTITIONS:
         return 0.0, xt / xx, math.inf
     fixed, slope = (t * xx - xt * x) / determinant, (xt * ones - t * x) / determinant
     if fixed <= 0:
         fixed, slope = 0.0, xt / xx
     elif slope <= 0:
         fixed, slope = t / ones, 0.0
-    variance = max(tt - fixed * t - slope * xt, 0.0) / (partitions - _FREE_PARTITIONS)
+    variance = max(tt - fixed * t - slope * xt, 0.0) / (partition_count - _FREE_PARTITIONS)
     return fixed, slope, math.sqrt(variance * xx / determinant)
 
 

@@ -42,7 +42,7 @@ USED_ALLOWANCE = 0.9
 #: Minimum piece, as a share of a slot's quota. A smaller piece is not worth a cold consumer.
 _MIN_PIECE = 0.02
 _MIN_PIECE_IF_COLD = 0.001  # if no range was read before, so that all consumers are cold
-#: Maximum cuts by an overloaded slot; two if all slots need more than one cut.
+#: Maximum cuts by an overloaded slot; fewer, but at least two, if many slots need several.
 _MAX_CUTS = 4
 _ROUNDING = 1e-9  # upper bound of the relative error of a sum of floats
 

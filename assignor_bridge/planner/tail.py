@@ -77,9 +77,9 @@ def plan_tail(
         return None
     work = pieces.predict_work(batch, weights)
     costs = TailCosts(cold_read_s, range_s=float(weights.fixed_work.mean()))
-    zones, zone_of_slot = _map_slots_to_zones(batch, pieces)
+    zone_count, zone_of_slot = _map_slots_to_zones(batch, pieces)
     tail_offsets, tails = np.zeros(len(pieces), np.int64), list[tuple[tuple[int, ...], _Tail]]()
-    for zone in range(zones):
+    for zone in range(zone_count):
         # 2. and 3. Shape, select, and divide.
         slots = np.flatnonzero(zone_of_slot == zone)
         tail = _cut_zone(batch, weights, pieces, slots, unpredictability, work=work, costs=costs)
