@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 #: Newest supported version of `offsets/N` (2 since Spark 4.2).
 OFFSETS_VERSION = 2
-#: Newest supported version of `sources/<n>/0`.
-SOURCE_VERSION = 1
+SOURCE_VERSION = 1  # newest supported version of `sources/<n>/0`
 _MAX_OFFSET, _MAX_PARTITION = 2**63 - 1, 2**31 - 1  # Kafka's largest numbers
 _MAX_DIGITS = 19  # of a number in these files
 

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 SIGMAS = 3.5
 #: Smaller distances from a (logarithmic) mean are no outliers. Without it, low noise rejects all.
 _MIN_OUTLIER = 0.25
-#: Lower bound of divisors, and of numbers whose logarithm is taken.
-MIN_POSITIVE = 1e-12
+MIN_POSITIVE = 1e-12  # lower bound of divisors, and of numbers whose logarithm is taken
 
 
 def shrink_towards_zero(deviation: Floats, error: Floats | float) -> Floats:
@@ -40,10 +39,7 @@ def compute_medians(
     """Return each group's weighted median (0 if it has no weight), and its total weight."""
     order = np.argsort(values)
     order = order[stable_order(group[order])]
-    total, median = (
-        np.bincount(group, weight, group_count).astype(np.float64),
-        np.zeros(group_count),
-    )
+    total = np.bincount(group, weight, group_count).astype(np.float64)
     weighted_groups = np.flatnonzero(total > 0)
     running_sum = np.cumsum(weight[order])
     middle = np.cumsum(total)[weighted_groups] - total[weighted_groups] / 2
@@ -52,6 +48,7 @@ def compute_medians(
     last_index = np.cumsum(np.bincount(group, minlength=group_count)) - 1
     last_index, sorted_values = last_index[weighted_groups], values[order]
     low_value, high_value = (sorted_values[np.minimum(i, last_index)] for i in (lower, upper))
+    median = np.zeros(group_count)
     median[weighted_groups] = (low_value + high_value) / 2
     return median, total
 

@@ -6,8 +6,8 @@ Promises, in order:
 2. As little work as possible is read in a zone without a replica. To reduce it, a range leaves its
    owner's zone only if that pays, and only while the other zone is below its fill level. So small
    changes of load do not move ranges back and forth.
-3. Within a zone, the promises of `place` hold. For each zone and group of similar
-   ranges, at most a few ranges are cut between zones.
+3. Within a zone, the promises of `place` hold. For each zone and group of similar ranges,
+   at most a few ranges are cut between zones.
 
 If near and far zones share a range, the far zones read its tail. A consumer fetches beyond the end
 of its piece, and in a far zone those bytes would cross zones unused. The range's last near reader
