@@ -58,7 +58,7 @@ def _explain_cross_zone(
         yield "no executor has a rack: all are treated as near to every partition"
         return
     note = f"({pluralize(rack_count, 'rack')} with executors)"
-    if unknown_work > 0:
+    if unknown_work > _NEGLIGIBLE_SHARE * total_work:
         note += f"; {unknown_work / total_work:.0%} of the work has replicas in unknown racks"
     if None in zones.names:
         note += "; executors without a rack are treated as near to all"

@@ -50,7 +50,7 @@ class LearningResult(NamedTuple):
 
     state: StickyState
     #: Sum of absolute differences between each report's shares of the predicted work and of the
-    #: reported seconds; None in the first batch, or if fewer than two reports have seconds.
+    #: reported seconds; None in the first batch, or if fewer than two have records and seconds.
     prediction_error: float | None
     #: Seconds predicted for each report (see `predict_reports`); None if none were predicted.
     predicted_s: Floats | None

@@ -126,7 +126,7 @@ def _cut_zone(
 ) -> _Tail | None:
     """Shape the tail of a zone's slots, select its work, and divide it among tasks.
 
-    `work`: predicted work of each piece. A slot whose head would keep fewer records than
+    `work`: predicted seconds of each piece. A slot whose head would keep fewer offsets than
     `minRecordsPerTask` gives nothing. If a tail task has fewer, the tail gets one round less.
     Returns None if no tail saves time, or all have such a task.
     """
@@ -206,7 +206,7 @@ def _select_ends(
 def _join_zones(
     pieces: Pieces, work: Floats, tail_offsets: Ints, tails: list[tuple[tuple[int, ...], _Tail]]
 ) -> TailCut:
-    """Return the heads, and the tail tasks of all zones' executors and tails, longest first."""
+    """Return the heads, and the tail tasks of all zones (executors, tail), longest first."""
     head_end = pieces.end - tail_offsets
     nonempty_heads = np.flatnonzero(head_end > pieces.start)
     heads = Pieces(pieces.row, pieces.start, head_end, pieces.slot).take(nonempty_heads)

@@ -46,16 +46,16 @@ def divide_ends(
     order = np.flatnonzero(tail_offsets)
     order = order[np.lexsort((piece_index[order], -end_s[order]))]
     scale = float(end_s.sum()) / sum(shape.task_s)
-    room_by_task_s = [seconds * scale for seconds in shape.task_s]
+    room_s_by_task = [seconds * scale for seconds in shape.task_s]
     end = pieces.end[piece_index]
     columns = (piece_index, row, end - tail_offsets, end, seconds_per_offset)
     ends = list(zip(*(column[order].tolist() for column in columns), strict=True))
     if options.split:
         overhead_s = costs.cold_read_s + costs.range_s
-        return _fill_tasks(ends, room_by_task_s, overhead_s, options.task_cap_records)
-    heap = [(-room_s, number) for number, room_s in enumerate(room_by_task_s)]
+        return _fill_tasks(ends, room_s_by_task, overhead_s, options.task_cap_records)
+    heap = [(-room_s, number) for number, room_s in enumerate(room_s_by_task)]
     heapq.heapify(heap)
-    tasks: list[list[Part]] = [[] for _ in room_by_task_s]
+    tasks: list[list[Part]] = [[] for _ in room_s_by_task]
     for piece, _, start, end, s_per_offset in ends:  # give each to the task with most room
         negative_room_s, number = heap[0]
         tasks[number].append((piece, start, end))
@@ -64,27 +64,27 @@ def divide_ends(
 
 
 def _fill_tasks(
-    ends: list[_End], room_by_task_s: list[float], overhead_s: float, max_records: int | None
+    ends: list[_End], room_s_by_task: list[float], overhead_s: float, max_records: int | None
 ) -> list[list[Part]]:
     """Fill tasks one after the other, so that few ends are cut.
 
     A task has at most one part of a range, and at most `max_records` offsets if that is set. So
-    more tasks may be needed than `room_by_task_s` has; they get its last length. `overhead_s`: cost
+    more tasks may be needed than `room_s_by_task` has; they get its last length. `overhead_s`: cost
     of a part. A remainder below it stays with its part if the limit allows.
     """
     tasks: list[list[Part]] = []
     task: list[Part] = []
-    number, room_s, task_offsets, task_rows = 0, room_by_task_s[0], 0, set[int]()
+    number, room_s, task_offsets, task_rows = 0, room_s_by_task[0], 0, set[int]()
     for piece, row, first, end, s_per_offset in ends:
         start = first
         while start < end:
             max_offsets = (max_records - task_offsets) if max_records else end - start
-            is_full = room_s <= min(overhead_s, room_by_task_s[number] / 4) or max_offsets <= 0
+            is_full = room_s <= min(overhead_s, room_s_by_task[number] / 4) or max_offsets <= 0
             if task and (is_full or row in task_rows):
                 tasks.append(task)
-                number = min(number + 1, len(room_by_task_s) - 1)
+                number = min(number + 1, len(room_s_by_task) - 1)
                 task_offsets, task_rows, task = 0, set(), []
-                room_s = room_by_task_s[number] + min(room_s, 0.0)  # less what was overfilled
+                room_s = room_s_by_task[number] + min(room_s, 0.0)  # less what was overfilled
                 continue
             offsets = max(1, min(end - start, round(room_s / s_per_offset) if room_s > 0 else 1))
             if (end - start - offsets) * s_per_offset < overhead_s:
