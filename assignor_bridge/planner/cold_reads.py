@@ -45,8 +45,8 @@ def update_cold_read_s(table: PartitionTable, batch: MicroBatch) -> float:
 def is_read_by_owner(table: PartitionTable, batch: MicroBatch, rows: Ints) -> Flags:
     """Return whether the slot that owns the partition read the range of each of these reports.
 
-    Reports do not name their slot. It is the owner if its executor sent the report, and no other
-    one about this partition.
+    Reports do not name their slot. It is taken to be the owner if the owner's executor (in local
+    mode, any) sent the report, and no other one about this partition.
     """
     line, reports = table.report_line[rows], batch.reports
     index_by_id = {executor.id: i for i, executor in enumerate(batch.executors)}
