@@ -73,7 +73,7 @@ def estimate_demand(batch: MicroBatch, table: PartitionTable, weights: Weights) 
         if tasks is not None:
             limit = "none" if allocation.unlimited else f"{allocation.max_executors}"
             counts = f"({present_count} present, limit: {limit})"
-            note = f"plans {pluralize(tasks, 'task')} to request executors {counts}"
+            note = f"plans at least {pluralize(tasks, 'task')} to request executors {counts}"
             return Demand(all_slots, tasks, min(0, last_streak) - 1, (note,))
     if weights.basis != "seconds" or not present_count:
         return Demand(all_slots, None, 0)

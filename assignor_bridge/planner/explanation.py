@@ -189,9 +189,9 @@ def _describe_moves(
     stay_time = float((stay_load * weights.slowness[batch.slot_executor]).max())
     if stay_time > max_time and bound > 0:
         yield (
-            f"without moves the busiest slot would take {_format_amount(stay_time, weights)} "
-            f"({stay_time / bound - 1:.1%} over the ideal): moving saved "
-            f"{_format_amount(stay_time - max_time, weights)}"
+            f"without moves the busiest slot would have {_format_amount(stay_time, weights)} "
+            f"({stay_time / bound - 1:.1%} over the ideal), "
+            f"{_format_amount(stay_time - max_time, weights)} more than planned"
         )
     if moves.moved.any():
         yield f"moved {_format_partitions(batch, moves.moved)}"
