@@ -173,7 +173,7 @@ def _describe_moves(
     bound: float,
     max_time: float,
 ) -> Iterator[str]:
-    """Describe moved and kept partitions, and the time that the moves save, if they save any."""
+    """Describe moved and kept partitions, and the load that the moves avoid, if they avoid any."""
     if moves.orphaned.any():
         orphans = _format_partitions(batch, moves.orphaned)
         yield f"{orphans} moved because the executor left or has no slots for this query"
@@ -189,8 +189,8 @@ def _describe_moves(
     stay_time = float((stay_load * weights.slowness[batch.slot_executor]).max())
     if stay_time > max_time and bound > 0:
         yield (
-            f"without moves the busiest slot would have {_format_amount(stay_time, weights)} "
-            f"({stay_time / bound - 1:.1%} over the ideal), "
+            "without moves the busiest slot would have at least "
+            f"{_format_amount(stay_time, weights)} ({stay_time / bound - 1:.1%} over the ideal), "
             f"{_format_amount(stay_time - max_time, weights)} more than planned"
         )
     if moves.moved.any():
