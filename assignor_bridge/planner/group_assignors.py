@@ -82,7 +82,7 @@ def build_slot_group(batch: MicroBatch, table: PartitionTable, weights: Weights)
 
 
 def _map_racks(batch: MicroBatch, catalog: Catalog) -> dict[str, dict[int, frozenset[str]]]:
-    """Return each partition's racks (all executors' if unknown); {} without any or a price."""
+    """Return racks by partition, all executors' if unknown; {} without known racks or a price."""
     if batch.replicas is None or not batch.options.zone_price_per_gb:
         return {}
     all_racks = frozenset(e.rack for e in batch.executors if e.rack)
@@ -133,7 +133,7 @@ def notify_assignor(
 def _rank_standbys(
     batch: MicroBatch, group: Group, assignment: Assignment, slot_of_partition: Ints
 ) -> dict[int, tuple[str, ...]]:
-    """Return the ids of other executors with copies of a slot's partitions, most copies first."""
+    """Return by slot the other executors with copies of its partitions, most copies first."""
     copy_counts_by_slot, max_standbys = dict[int, Counter[int]](), batch.options.standby_replicas
     index_by_id = {e.id: i for i, e in enumerate(batch.executors)}
     standbys = {} if batch.anonymous else assignment.standbys
