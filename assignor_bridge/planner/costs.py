@@ -157,7 +157,7 @@ def compute_log_factors(state: StickyState) -> Floats:
     log_factors = shrink_towards_zero(median, SIGMAS * topic_error)[state.topic]
     # 2. Partitions.
     deviation, error = cost - median[topic], common.noise / np.sqrt(evidence)
-    # With normal noise, the median of |z| is 0.67; its standard error is 0.79 / sqrt(partitions).
+    # With normal noise, the median of |deviation / error| is 0.67, +- 0.79 / sqrt(partitions).
     max_median = 0.67 + SIGMAS * 0.79 / math.sqrt(len(lines))
     most_differ = float(np.median(np.abs(deviation) / error)) > max_median
     log_factors[lines] += shrink_towards_zero(deviation, error * (1.0 if most_differ else SIGMAS))

@@ -139,8 +139,8 @@ def _rank_standbys(
     standbys = {} if batch.anonymous else assignment.standbys
     for member, partitions in sorted(standbys.items()):
         executor = index_by_id[member.rpartition("/")[0]]
-        slots = slot_of_partition[partitions.ids_in(group.catalog)].tolist()
-        for slot, count in Counter(slots).items():
+        reader_slots = slot_of_partition[partitions.ids_in(group.catalog)].tolist()
+        for slot, count in Counter(reader_slots).items():
             if batch.slot_executor[slot] != executor:
                 copy_counts_by_slot.setdefault(slot, Counter())[executor] += count
     return {

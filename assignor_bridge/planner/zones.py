@@ -161,14 +161,14 @@ def place_parts_whole(parts: Parts, work: Floats, owner: Ints, capacity: Capacit
     range_zone, slot = np.empty((2, len(work)), np.int64)
     range_zone[parts.row[by_work]] = parts.zone[by_work]  # the largest part's zone is written last
     for zone in np.unique(range_zone).tolist():
-        rows, slots = np.flatnonzero(range_zone == zone), np.flatnonzero(parts.slot_zone == zone)
+        rows, zone_slots = (np.flatnonzero(z == zone) for z in (range_zone, parts.slot_zone))
         local_slot = np.full(len(parts.slot_zone) + 1, -1, np.int64)
-        local_slot[slots] = np.arange(len(slots))
+        local_slot[zone_slots] = np.arange(len(zone_slots))
         zone_work, zone_owner = work[rows], local_slot[owner[rows]]
-        quota, executor = capacity.quota[slots], capacity.executor[slots]
+        quota, executor = capacity.quota[zone_slots], capacity.executor[zone_slots]
         imbalance = float(capacity.max_imbalance)
         zone_slot = place_whole(zone_work, zone_owner, quota, executor, max_imbalance=imbalance)
-        slot[rows] = slots[zone_slot]
+        slot[rows] = zone_slots[zone_slot]
     return slot
 
 
