@@ -10,7 +10,7 @@ from assignor_bridge.admission.admit import admit, remember_batch_time
 from assignor_bridge.admission.align import Alignment, admit_up_to, align, find_spread_s
 from assignor_bridge.admission.batch_inputs import BatchTime, Lag, Limits
 from assignor_bridge.admission.deadline import compute_seconds_left
-from assignor_bridge.planner.forecast import ASSUMED_RECORD_S, forecast
+from assignor_bridge.planner.forecast import ASSUMED_S_PER_OFFSET, forecast
 from assignor_bridge.protocol import messages
 from assignor_bridge.protocol.columns import pack_ranges, unpack_batch, unpack_times
 
@@ -41,7 +41,7 @@ def limit_batch(
     batch = unpack_batch(request, options)
     cost = forecast(batch, state)
     times = unpack_times(request) if options.needs_times else None
-    seconds_left = retention_s = np.full(batch.ranges, np.inf)
+    seconds_left = retention_s = np.full(batch.range_count, np.inf)
     if times is not None and options.fairness == "deadline":
         retention_ms = request.retention_ms or {}
         topic_retention_ms = np.array([retention_ms.get(topic, np.inf) for topic in batch.topics])
@@ -62,7 +62,7 @@ def limit_batch(
         aligned_ends, spread_s = ends_or_time, find_spread_s(times, alignment)
     if request.last is not None:
         offsets, batch_s = request.last.records, request.last.seconds
-        slot_s = float(np.nansum(batch.observed.seconds)) or offsets * ASSUMED_RECORD_S
+        slot_s = float(np.nansum(batch.reports.seconds)) or offsets * ASSUMED_S_PER_OFFSET
         memory = remember_batch_time(memory, BatchTime(offsets, slot_s / cost.slots, batch_s))
     limits = Limits(
         request.most_records,

@@ -18,7 +18,7 @@ _MAX_ENTRIES = 500
 _MAX_LISTED_PATHS = 5
 #: Name prefix of the checkpoint folder of a job's dead-letter query.
 DEAD_LETTER_PREFIX = "dead_letter_"
-#: A URL's scheme; it has at least two characters, because a path may contain a colon.
+#: A URL's scheme. It has at least two characters: `c:/x` is a path on drive C, not a URL.
 _URL_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 #: A `file:` URL without a host, or with the host `localhost`.
 _LOCAL_URL = re.compile(r"file:(//(localhost)?(?=/)|(?!//))(?P<path>.*)", re.DOTALL)
@@ -42,7 +42,7 @@ class Folder(Protocol):
         """Name for error messages."""
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a subfolder; empty if it does not exist."""
+        """Return the names in a subfolder, [] if it does not exist; raise OSError if unreadable."""
 
     def read(self, path: str) -> bytes | None:
         """Return a file's content, or None if it does not exist; raise OSError if unreadable."""
@@ -63,7 +63,7 @@ class LocalFolder:
         return str(self.root)
 
     def names(self, path: str) -> list[str]:
-        """Return the sorted names in a subfolder; empty if it does not exist."""
+        """Return the sorted names in a subfolder (see `Folder`)."""
         try:
             return sorted(entry.name for entry in (self.root / path).iterdir())
         except (FileNotFoundError, NotADirectoryError):
@@ -87,7 +87,7 @@ class LocalFolder:
 
 
 def check_size(path: str, size_bytes: int) -> None:
-    """Raise OSError if a file is too large for a checkpoint."""
+    """Raise OSError if a file is larger than `MAX_FILE_BYTES`."""
     if size_bytes > MAX_FILE_BYTES:
         raise OSError(errno.EFBIG, f"{path!r} has more than {MAX_FILE_BYTES:,} bytes")
 
@@ -100,6 +100,7 @@ def open_folder(location: str) -> LocalFolder:
             f"checkpoint {location!r} is not on a local file system: "
             "it can be read only through Spark's file systems"
         )
+    # A URL is percent-decoded only if this gives the path that exists.
     unquoted = unquote(str(path))
     is_quoted = not os.path.exists(path) and os.path.exists(unquoted)  # noqa: PTH110  (no error)
     return LocalFolder(Path(unquoted) if is_quoted and _URL_SCHEME.match(location) else path)
@@ -132,7 +133,7 @@ def find_checkpoints(folder: Folder) -> tuple[list[str], bool]:
 def describe_missing_checkpoint(folder: Folder) -> str:
     """Return the error message for a folder that is no checkpoint; list the checkpoints in it."""
     problem = f"{folder.name!r} is not a streaming checkpoint"
-    paths, _ = find_checkpoints(folder)
+    paths, is_complete_list = find_checkpoints(folder)
     if not paths:
         return (
             f"{problem}: it has neither 'metadata' nor a batch in 'offsets'; give the query's "
@@ -143,7 +144,8 @@ def describe_missing_checkpoint(folder: Folder) -> str:
     if len(paths) == 1:
         return f"{problem}, but contains the checkpoint of a query: give {listed_paths}"
     listed_paths += ", …" if len(paths) > _MAX_LISTED_PATHS else ""
-    return f"{problem}, but contains {len(paths)} checkpoints: give one of {listed_paths}"
+    count = f"{'' if is_complete_list else 'at least '}{len(paths)}"
+    return f"{problem}, but contains {count} checkpoints: give one of {listed_paths}"
 
 
 def _list_entries(folder: Folder, path: str) -> list[str]:

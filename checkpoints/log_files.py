@@ -21,14 +21,9 @@ if TYPE_CHECKING:
 
 #: Newest supported version of `offsets/N` (2 since Spark 4.2).
 OFFSETS_VERSION = 2
-#: Newest supported version of `sources/<n>/0`.
-SOURCE_VERSION = 1
-#: Kafka's largest offset.
-_MAX_OFFSET = 2**63 - 1
-#: Kafka's largest partition number.
-_MAX_PARTITION = 2**31 - 1
-#: Number of digits of the largest number in these files.
-_MAX_DIGITS = 19
+SOURCE_VERSION = 1  # newest supported version of `sources/<n>/0`
+_MAX_OFFSET, _MAX_PARTITION = 2**63 - 1, 2**31 - 1  # Kafka's largest numbers
+_MAX_DIGITS = 19  # of a number in these files
 
 #: `{topic: {partition: offset}}`, Spark's format for the offset of a Kafka source.
 KafkaOffsets = dict[str, dict[int, int]]
@@ -94,10 +89,10 @@ def read_batch(folder: Folder, number: int, committed: bool) -> LoggedBatch | No
 
 
 def read_source_start(folder: Folder, source: str) -> KafkaOffsets | None:
-    """Return a Kafka source's start offsets; None for another source, or without a file.
+    """Return a Kafka source's start offsets; None without a file, or if it has no such offsets.
 
     They are empty if no topic matched the pattern yet, or if another source stored an empty object.
-    Raises CheckpointError if the file is damaged or too new.
+    Raises CheckpointError if an offset is impossible, or the version is missing or too new.
     """
     raw = folder.read(f"sources/{source}/0")
     if raw is None:
@@ -107,7 +102,7 @@ def read_source_start(folder: Folder, source: str) -> KafkaOffsets | None:
     version, newline, json_text = text.partition("\n") if text.startswith("v") else ("", "", text)
     value = _parse_json(json_text)
     offsets = {} if value == {} else _parse_valid_offsets(value, f"{file_name} is damaged")
-    if offsets is not None and newline:  # Spark 2.1 wrote no version
+    if offsets is not None and newline:  # Spark 2.1.0 wrote no version (SPARK-19517)
         _parse_version(version, SOURCE_VERSION, file_name)
     return offsets
 
@@ -149,7 +144,7 @@ def _parse_valid_offsets(value: Any, problem: str) -> KafkaOffsets | None:
         for number, offset in partitions.items():
             if number > _MAX_PARTITION or not 0 <= offset <= _MAX_OFFSET:
                 offset_text = f"{Decimal(offset):.3g}" if abs(offset) > _MAX_OFFSET else offset
-                raise CheckpointError(f"{problem}: {topic}-{number} has offset {offset_text}")
+                raise CheckpointError(f"{problem}: {topic}-{number} has no offset {offset_text}")
     return offsets
 
 

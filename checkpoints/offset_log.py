@@ -73,7 +73,7 @@ class Checkpoint:
         return next((batch for batch in reversed(self.batches) if batch.committed), None)
 
     def ends_of(self, source: str, last_batch: LoggedBatch | None) -> KafkaOffsets:
-        """Return a source's newest end offsets up to a batch; without any, its start offsets."""
+        """Return a source's newest end offsets up to a batch, else its start offsets, else {}."""
         for batch in reversed(self.batches if last_batch else ()):
             if last_batch and batch.batch_id <= last_batch.batch_id and source in batch.ends:
                 return batch.ends[source]
@@ -97,17 +97,17 @@ class LastBatches:
 
     #: None if no query has started.
     query_id: str | None
-    #: The newest planned batch.
-    planned: LoggedBatch | None
-    #: Number of the newest completed batch.
-    completed: int | None
+    #: The newest planned batch; None if there is none.
+    planned_batch: LoggedBatch | None
+    #: Number of the newest completed batch; None if there is none.
+    completed_batch_id: int | None
     #: Start offsets, by source, of the Kafka sources that have no offset in the planned batch.
     begins: Mapping[str, KafkaOffsets] = field(default_factory=dict)
 
     @property
     def ends(self) -> dict[str, KafkaOffsets]:
         """End offsets by Kafka source in the planned batch, or else the source's start offsets."""
-        return {**self.begins, **(self.planned.ends if self.planned is not None else {})}
+        return {**self.begins, **(self.planned_batch.ends if self.planned_batch else {})}
 
 
 def read_last_batches(folder: Folder) -> LastBatches:
@@ -116,25 +116,25 @@ def read_last_batches(folder: Folder) -> LastBatches:
         commits = list_batches(folder, "commits")
         planned_ids = list_batches(folder, "offsets")
         last_id = planned_ids[-1] if planned_ids else None
-        planned = None if last_id is None else read_batch(folder, last_id, last_id in commits)
-        new_sources = set(folder.names("sources")) - set(planned.ends if planned else ())
+        batch = None if last_id is None else read_batch(folder, last_id, last_id in commits)
+        new_sources = set(folder.names("sources")) - set(batch.ends if batch else ())
         begins = {
             s: begin for s in new_sources if (begin := read_source_start(folder, s)) is not None
         }
-        completed = commits[-1] if commits else None
-        return LastBatches(read_query_id(folder), planned, completed, begins)
+        completed_batch_id = commits[-1] if commits else None
+        return LastBatches(read_query_id(folder), batch, completed_batch_id, begins)
 
 
 def read_position(folder: Folder) -> tuple[dict[str, KafkaOffsets], dict[str, KafkaOffsets]]:
     """Return the Kafka sources' offsets after the completed batches, and after the planned one."""
     progress = read_last_batches(folder)
-    if progress.planned is None or progress.planned.committed:
+    if progress.planned_batch is None or progress.planned_batch.committed:
         return progress.ends, progress.ends
     with _convert_os_errors(folder):
-        batch_id = progress.completed
-        completed = None if batch_id is None else read_batch(folder, batch_id, True)
+        batch_id = progress.completed_batch_id
+        completed_batch = None if batch_id is None else read_batch(folder, batch_id, True)
         begins = {s: read_source_start(folder, s) or {} for s in folder.names("sources")}
-    return {**begins, **(completed.ends if completed else {})}, progress.ends
+    return {**begins, **(completed_batch.ends if completed_batch else {})}, progress.ends
 
 
 def read_checkpoint_folder(folder: Folder) -> Checkpoint:
@@ -184,7 +184,7 @@ class BatchRangeReader:
     def read(self, number: int) -> KafkaRanges | None:
         """Return the ranges of a batch, from the ends of the previous batch to its own ends.
 
-        Return None if an end or start is missing; raise CheckpointError if a file cannot be read.
+        Return None if an end or start is missing; raise CheckpointError if a file is unusable.
         """
         folder, previous = self._folder, self._last
         with _convert_os_errors(folder):

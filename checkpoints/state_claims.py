@@ -24,18 +24,17 @@ def encode_claims(state: StickyState) -> tuple[list[int], bytes]:
     owned_rows = np.flatnonzero(state.member >= 0)
     order = owned_rows[stable_order(state.member[owned_rows])]
     member, topic = state.member[order], state.topic[order]
-    numbers = state.partition[order].astype(">i4").tobytes()
+    number_bytes = state.partition[order].astype(">i4").tobytes()
     changes = np.flatnonzero((member[1:] != member[:-1]) | (topic[1:] != topic[:-1])) + 1
     begins = [0, *changes.tolist()] if len(order) else []
     ends = [*begins[1:], len(order)]
     encoded_names = [_encode_kafka_string(name) for name in state.topics]
-    blocks: list[list[bytes]] = [
-        [] for _ in range(state.member_count)
-    ]  # by member, a block per topic
+    blocks = [list[bytes]() for _ in range(state.member_count)]  # by member: one per topic
     owners, topic_indices = member[begins].tolist(), topic[begins].tolist()
     for owner, index, begin, end in zip(owners, topic_indices, begins, ends, strict=False):
         count = (end - begin).to_bytes(4, "big")
-        blocks[owner].append(b"".join((encoded_names[index], count, numbers[4 * begin : 4 * end])))
+        numbers = number_bytes[4 * begin : 4 * end]
+        blocks[owner].append(b"".join((encoded_names[index], count, numbers)))
     generation = state.generation.to_bytes(4, "big")
     claims = [b"".join((len(parts).to_bytes(4, "big"), *parts, generation)) for parts in blocks]
     return [*map(len, claims)], b"".join(claims)
@@ -55,24 +54,24 @@ def decode_claims(
     topic_codes: list[int] = []
     owners: list[int] = []
     counts: list[int] = []
-    offset = 0
+    position = 0
     for member, length in enumerate(lengths):
-        end = offset + length - 4
-        count = parse_int(user_data[offset : offset + 4], "big")
-        offset += 4
+        end = position + length - 4
+        count = parse_int(user_data[position : position + 4], "big")
+        position += 4
         for _ in range(count):
-            name_end = offset + 2 + parse_int(user_data[offset : offset + 2], "big")
+            name_end = position + 2 + parse_int(user_data[position : position + 2], "big")
             partition_count = parse_int(user_data[name_end : name_end + 4], "big")
-            topic_codes.append(topic_code_by_name[user_data[offset:name_end]])
+            topic_codes.append(topic_code_by_name[user_data[position:name_end]])
             owners.append(member)
             counts.append(partition_count)
-            offset = name_end + 4 + 4 * partition_count
-            blocks.append(user_data[name_end + 4 : offset])
-            if offset > end:
+            position = name_end + 4 + 4 * partition_count
+            blocks.append(user_data[name_end + 4 : position])
+            if position > end:
                 raise StateError("the state is corrupt: a claim is longer than its length field")
-        if offset != end:
+        if position != end:
             raise StateError("the state is corrupt: a claim has the wrong length")
-        offset += 4
+        position += 4
     owner = np.full(len(topic), -1, np.int64)
     if not len(topic) or not blocks:
         return owner

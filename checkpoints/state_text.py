@@ -35,12 +35,11 @@ if TYPE_CHECKING:
 
 MAGIC = b"ABs"
 VERSION = 3
-#: The oldest version that can be read.
-_OLDEST_VERSION = 2
+_OLDEST_VERSION = 2  # that can be read
 _ENVELOPE = struct.Struct(">3sBI")
 #: Maximum size of a decompressed state, above any real one; so a forged one cannot fill memory.
 _MAX_BYTES = 64 * 1024 * 1024
-#: Exclusive bound on the absolute value of a plausible logarithm, error, share, or weight.
+#: Exclusive bound on the absolute value of plausible logarithms, weights, counts, and waits.
 _MAX_STATISTIC = 50.0
 #: Type of each integer column.
 _INTEGER_TYPES = {"topic": "<i4", "partition": "<i4", "position": "<i8", "seen": "<i4"}
@@ -55,8 +54,7 @@ _COLUMNS: tuple[tuple[str, str, float], ...] = (
 _MAX_PRODUCT = 1e100
 #: Smallest plausible noise; the planner's own lower bound is above it.
 _MIN_NOISE = 0.01
-#: Represents NaN in a stored float column.
-_UNKNOWN = -(2**15)
+_UNKNOWN = -(2**15)  # represents NaN in a stored float column
 _IMPOSSIBLE_COSTS = "the state is corrupt: it has impossible costs"
 
 #: Errors that reading corrupt data may raise.
@@ -65,7 +63,7 @@ _CORRUPTION_ERRORS = (*_VALUE_ERRORS, MemoryError, RecursionError, struct.error)
 
 
 def encode(state: StickyState) -> str:
-    """Encode a state as text for `decode`."""
+    """Encode a state as text for `decode`, with rounded costs."""
     user_data_lengths, user_data = encode_claims(state)
     paces = np.round(np.array([*state.paces.values()], np.float64), 2)
     header = orjson.dumps(
@@ -108,18 +106,18 @@ def _pack_tail(state: StickyState) -> dict[str, Any]:
     return header
 
 
-def _parse_tail(header: dict[str, Any], count: int) -> dict[str, Any]:
-    """Return the fields of `StickyState` about tails."""
+def _parse_tail(header: dict[str, Any], row_count: int) -> dict[str, Any]:
+    """Return the fields of `StickyState` about tails; raise StateError if one is impossible."""
     spreads = tuple(map(_check_statistic, header.get("spreads", ())))
     cold_read_s = _check_statistic(header.get("cold_read_s", ASSUMED_COLD_READ_S))
     if min(*spreads, cold_read_s, 0.0) < 0:
         raise StateError(_IMPOSSIBLE_COSTS)
-    in_tail = np.zeros(count, np.bool_)
+    in_tail = np.zeros(row_count, np.bool_)
     if "in_tail" in header:
         packed = np.frombuffer(base64.b64decode(header["in_tail"]), np.uint8)
-        if len(packed) != -(-count // 8):
+        if len(packed) != -(-row_count // 8):
             raise StateError("the state is corrupt: it has the wrong length")
-        in_tail = np.unpackbits(packed, count=count).astype(np.bool_)
+        in_tail = np.unpackbits(packed, count=row_count).astype(np.bool_)
     return {"spreads": spreads, "cold_read_s": cold_read_s, "in_tail": in_tail}
 
 
@@ -162,7 +160,7 @@ def decode(text: str) -> StickyState:
 
 
 def decode_or_empty(text: str | None) -> tuple[StickyState, str | None]:
-    """Return the state in the text, or else an empty one; also return why a text is unusable."""
+    """Return the state in the text, or else an empty one; also return an invalid text's problem."""
     try:
         return (decode(text) if text else StickyState.empty()), None
     except StateError as error:
@@ -176,7 +174,7 @@ def _decompress(text: str) -> tuple[int, bytes]:
     except (binascii.Error, ValueError) as exc:
         raise StateError("the state is not base64 text") from exc
     if len(raw) < _ENVELOPE.size:
-        raise StateError(f"the state is truncated: {len(raw)} bytes")
+        raise StateError(f"the state is truncated: {len(raw)} of at least {_ENVELOPE.size} bytes")
     magic, version, checksum = _ENVELOPE.unpack_from(raw)
     if magic != MAGIC:
         raise StateError("the state was not written by the planner")
@@ -205,23 +203,23 @@ def _parse_body(version: int, body: bytes) -> StickyState:
         raise StateError("the state is corrupt: a claim is too short")
     offset = header_end + sum(user_data_lengths)
     user_data = body[header_end:offset]
-    count = int(header["partitions"])
+    row_count = int(header["partitions"])
     row_bytes = sum(np.dtype(dtype).itemsize for _, dtype, _ in _COLUMNS)
-    if count < 0 or offset + count * row_bytes != len(body):  # check before allocating
+    if row_count < 0 or offset + row_count * row_bytes != len(body):  # check before allocating
         raise StateError("the state is corrupt: it has the wrong length")
     columns: dict[str, Any] = {}
     for name, dtype, unit in _COLUMNS:
-        columns[name] = _unpack_column(body, offset, count, dtype, unit)
-        offset += np.dtype(dtype).itemsize * count
+        columns[name] = _unpack_column(body, offset, row_count, dtype, unit)
+        offset += np.dtype(dtype).itemsize * row_count
     topics = tuple(str(t) for t in header["topics"])
-    if count and not 0 <= columns["topic"].min() <= columns["topic"].max() < len(topics):
+    if row_count and not 0 <= columns["topic"].min() <= columns["topic"].max() < len(topics):
         raise StateError("the state is corrupt: it has a topic index without a topic")
     readers = tuple(StoredExecutor(str(e), str(h), int(s)) for e, h, s in header["readers"])
     if len(user_data_lengths) != sum(reader.slots for reader in readers) or any(
         reader.slots < 1 for reader in readers
     ):
         raise StateError("the state is corrupt: claims do not match the executors' slots")
-    if count and (columns["partition"].min() < 0 or len(set(topics)) < len(topics)):
+    if row_count and (columns["partition"].min() < 0 or len(set(topics)) < len(topics)):
         raise StateError("the state is corrupt: it has impossible partitions")
     for name in ("cost", "last_cost", "evidence", "bytes", "density"):
         is_valid = np.abs(columns[name]) < _MAX_STATISTIC
@@ -230,30 +228,26 @@ def _parse_body(version: int, body: bytes) -> StickyState:
         columns[name] = np.where(is_valid, columns[name], np.nan)
     if version == _OLDEST_VERSION:  # its costs belong to another model
         header |= {"paces": {}, "common": [None, 0, 0.2, 0, [], 0]}
-        columns |= dict.fromkeys(("cost", "last_cost", "evidence"), np.full(count, np.nan))
+        columns |= dict.fromkeys(("cost", "last_cost", "evidence"), np.full(row_count, np.nan))
     columns["member"] = decode_claims(
         user_data_lengths, user_data, topics, columns["topic"], columns["partition"]
     )
-    tail = _parse_tail(header, count)
+    tail = _parse_tail(header, row_count)
     columns["in_tail"] = tail.pop("in_tail")
     for column in columns.values():
         column.setflags(write=False)  # a cached state is shared
-    counters = _parse_counters(header)
     return StickyState(
-        generation=counters["generation"],
-        batches=counters["batches"],
-        calm=counters["calm"],
-        hold=counters["hold"],
         readers=readers,
         paces=_parse_paces(header),
         common=_parse_common(header["common"]),
         topics=topics,
+        **_parse_counters(header),
         **tail,
         **columns,
     )
 
 
-def _parse_counters(header: dict[str, Any]) -> dict[str, int]:
+def _parse_counters(header: dict[str, Any]) -> dict[str, Any]:
     """Return the header's counters; raise StateError if one is out of range."""
     counters = {name: int(header[name]) for name in ("generation", "batches", "calm", "hold")}
     for name, value in counters.items():
@@ -271,8 +265,8 @@ def _parse_paces(header: dict[str, Any]) -> dict[str, Pace]:
     return paces
 
 
-def _parse_common(header: list[Any]) -> Common:
-    level, fixed, noise, noise_batches, fit, fit_batches = header
+def _parse_common(values: list[Any]) -> Common:
+    level, fixed, noise, noise_batches, fit, fit_batches = values
     level = math.nan if level is None else _check_statistic(level)
     noise, noise_batches, fit_batches = map(_check_statistic, (noise, noise_batches, fit_batches))
     common = Common(level, float(fixed), noise, noise_batches, tuple(map(float, fit)), fit_batches)

@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Generations and batch numbers are signed 32-bit integers (KIP-341).
+#: Generations (KIP-341) and batch numbers are signed 32-bit integers.
 MAX_INT32 = 2**31 - 1
 #: Minimum number of batches for which a partition without data is kept.
 MIN_HOLD = 16
@@ -73,7 +73,7 @@ class StickyState:
     batches: int
     #: Executors, sorted by id. Their slots, in this order, are the numbered members.
     readers: tuple[StoredExecutor, ...]
-    #: Slowness by executor id.
+    #: Pace by executor id.
     paces: dict[str, Pace]
     common: Common
     #: Sorted topic names; `topic` has indices into them.
@@ -82,9 +82,9 @@ class StickyState:
     partition: NDArray[np.int64]
     #: Number of the member that read the partition last; -1 for none.
     member: NDArray[np.int64]
-    #: Offset at which that member stopped; -1 if unknown.
+    #: End of the partition's last range in a batch; -1 if unknown.
     position: NDArray[np.int64]
-    #: Number of the batch (see `batches`) in which the partition last had data.
+    #: Last batch in which the partition had data, counted from 1 as in `batches`.
     seen: NDArray[np.int64]
     #: Smoothed logarithm of the partition's cost divided by the common cost; NaN if unknown.
     cost: NDArray[np.float64]
@@ -112,7 +112,7 @@ class StickyState:
         """Number of members: one per slot of each reader."""
         return sum(reader.slots for reader in self.readers)
 
-    def last_executors(self) -> dict[tuple[str, int], StoredExecutor]:
+    def map_last_executors(self) -> dict[tuple[str, int], StoredExecutor]:
         """Return each partition's last reader, if any, by topic and number; {} in local mode."""
         executor_of_member = [executor for executor in self.readers for _ in range(executor.slots)]
         columns = (self.topic.tolist(), self.partition.tolist(), self.member.tolist())

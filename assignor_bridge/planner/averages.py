@@ -13,10 +13,9 @@ if TYPE_CHECKING:
 
 #: Deviations of up to this many standard errors are noise. With fewer, noise of 20% moves ranges.
 SIGMAS = 3.5
-#: Smaller distances from a (logarithmic) mean are no outliers. Without it, a low noise rejects all.
+#: Smaller distances from a (logarithmic) mean are no outliers. Without it, low noise rejects all.
 _MIN_OUTLIER = 0.25
-#: Lower bound of divisors, and of numbers whose logarithm is taken.
-MIN_POSITIVE = 1e-12
+MIN_POSITIVE = 1e-12  # lower bound of divisors, and of numbers whose logarithm is taken
 
 
 def shrink_towards_zero(deviation: Floats, error: Floats | float) -> Floats:
@@ -35,21 +34,22 @@ def shrink_towards_zero(deviation: Floats, error: Floats | float) -> Floats:
 
 
 def compute_medians(
-    group: Ints, values: Floats, weight: Floats, groups: int
+    group: Ints, values: Floats, weight: Floats, group_count: int
 ) -> tuple[Floats, Floats]:
     """Return each group's weighted median (0 if it has no weight), and its total weight."""
     order = np.argsort(values)
     order = order[stable_order(group[order])]
-    total, median = np.bincount(group, weight, groups).astype(np.float64), np.zeros(groups)
+    total = np.bincount(group, weight, group_count).astype(np.float64)
     weighted_groups = np.flatnonzero(total > 0)
     running_sum = np.cumsum(weight[order])
     middle = np.cumsum(total)[weighted_groups] - total[weighted_groups] / 2
     # If the middle is between two values, up to rounding, the median is their mean.
     lower, upper = (np.searchsorted(running_sum, middle * (1 + e)) for e in (-1e-9, 1e-9))
-    last, ranked = np.cumsum(np.bincount(group, minlength=groups)) - 1, values[order]
-    last = last[weighted_groups]
-    sums = ranked[np.minimum(lower, last)] + ranked[np.minimum(upper, last)]
-    median[weighted_groups] = sums / 2
+    last_index = np.cumsum(np.bincount(group, minlength=group_count)) - 1
+    last_index, sorted_values = last_index[weighted_groups], values[order]
+    low_value, high_value = (sorted_values[np.minimum(i, last_index)] for i in (lower, upper))
+    median = np.zeros(group_count)
+    median[weighted_groups] = (low_value + high_value) / 2
     return median, total
 
 
@@ -60,7 +60,7 @@ def update_means(
 
     An outlier does not move the mean. But if the previous sample was an outlier on the same side,
     the mean restarts as the average of both. `means` and the result have three rows: the means, the
-    previous samples, and the evidence (the weight of past reports, fading; 0 without any).
+    previous samples, and the evidence (the weight of past reports, fading over `max_batches`).
 
     >>> means, sample = np.array([[0.0], [0.0], [4.0]]), np.array([1.0])
     >>> for _ in range(2):

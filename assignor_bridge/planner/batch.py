@@ -58,7 +58,7 @@ class ReadReports:
     seconds: Floats
     #: Offsets covered; NaN if not reported.
     offsets: Floats
-    #: Seconds of these until the first record arrived, if the consumer was not at the range's
+    #: Part of `seconds` until the first record arrived, if the consumer was not at the range's
     #: start; else 0 or NaN.
     cold_seconds: Floats
 
@@ -69,10 +69,7 @@ class ReadReports:
 
     @classmethod
     def of(cls, topics: Names, partition: Ints, executors: Names, *measures: Floats) -> ReadReports:
-        """Return sorted reports; `measures` are records, bytes, seconds, offsets, cold seconds.
-
-        Without cold seconds, there are none.
-        """
+        """Return sorted reports. `measures`: records, bytes, seconds, offsets[, cold seconds]."""
         (topic_names, topic), (executor_names, executor) = topics, executors
         if len(measures) == 4:
             measures = (*measures, np.zeros(len(partition)))
@@ -108,24 +105,24 @@ class MicroBatch:
     end: Ints
     #: Sorted by id; a single one with the id `ANONYMOUS` if no executor takes tasks.
     executors: tuple[Executor, ...]
-    settings: PlannerOptions
-    observed: ReadReports
+    options: PlannerOptions
+    reports: ReadReports
     #: None without dynamic allocation.
     allocation: Allocation | None = None
     #: Unread offsets divided by the batch's offsets; above 1 if admission holds some back.
     backlog_ratio: float = 1.0
-    #: Racks of the ranges; None if none are known.
+    #: Racks of the ranges' replicas; None if none are known.
     replicas: Replicas | None = None
     #: Sequence number of the stream in its driver, in the order in which streams start.
     stream: int = 0
     #: Number of executors that give no slot to this stream (`assignor.slots`).
-    unused_executors: int = 0
+    unused_executor_count: int = 0
     #: Number of partitions of each topic that the query reads, with or without data; None if
     #: unknown. The state drops all other partitions.
     partitions: Mapping[str, int] | None = None
 
     @property
-    def ranges(self) -> int:
+    def range_count(self) -> int:
         """Number of ranges."""
         return len(self.start)
 
@@ -140,7 +137,7 @@ class MicroBatch:
         return self.end - self.start
 
     @cached_property
-    def total(self) -> float:
+    def total_offsets(self) -> float:
         """Number of offsets of all ranges."""
         return float(self.size.sum(dtype=np.float64))
 
@@ -174,7 +171,7 @@ class MicroBatch:
         """The zones that executors form by rack; None if no replica's rack is known."""
         return None if self.replicas is None else build_zones(self.executors, self.replicas)
 
-    def name(self, row: int) -> str:
+    def format_partition(self, row: int) -> str:
         """Return `topic-partition` of a range, for messages."""
         return f"{self.topics[int(self.topic[row])]}-{int(self.partition[row])}"
 
@@ -187,7 +184,7 @@ def build_batch(
     executors: Sequence[Executor],
     *,
     options: PlannerOptions,
-    observed: ReadReports,
+    reports: ReadReports,
     parallelism: int,
     allocation: Allocation | None = None,
     replicas: Replicas | None = None,
@@ -198,8 +195,8 @@ def build_batch(
 
     `parallelism` is the number of slots if no executor takes tasks, as in local mode.
 
-    Raises `OptionError` for ranges that end before they start or overlap, names and numbers that
-    Kafka does not allow, ranges of a partition with different racks, executors that are listed
+    Raises `OptionError` for ranges that end before they start or overlap, topic names and numbers
+    beyond Kafka's limits, ranges of a partition with different racks, executors that are listed
     twice or have an empty id, and too few or too many slots.
     """
     topics, topic = names
@@ -243,7 +240,7 @@ def build_batch(
         replicas = replicas.take(is_first) if replicas.is_known else None
     return MicroBatch(
         topics, topic[is_first], partition[is_first], start[is_first], end[is_last],
-        _select_executors(executors, parallelism), options, observed, allocation,
+        _select_executors(executors, parallelism), options, reports, allocation,
         replicas=replicas, stream=stream, partitions=partitions,
     )  # fmt: skip
 
@@ -276,8 +273,8 @@ def _select_executors(executors: Sequence[Executor], parallelism: int) -> tuple[
 def argsort_rows(ties: tuple[Ints | Floats, ...], *keys: Ints) -> Ints:
     """Return the sort order of rows by `keys`, last key first, then by `ties` (as `np.lexsort`).
 
-    It packs the keys into one integer if they fit, and compares ties only where keys are equal.
-    This is several times as fast as `np.lexsort`, and faster still if the rows are sorted.
+    It packs non-negative keys into one integer if they fit, and compares ties only where keys are
+    equal. This is several times as fast as `np.lexsort`, and faster still if rows are sorted.
     """
     packed_keys, factor = np.zeros(len(keys[0]), np.int64), 1
     for key in keys:
@@ -290,10 +287,10 @@ def argsort_rows(ties: tuple[Ints | Floats, ...], *keys: Ints) -> Ints:
     if (increments > 0).all():
         return np.arange(len(packed_keys))
     order = stable_order(packed_keys)
-    packed_keys = packed_keys[order]
-    equals_previous = packed_keys[1:] == packed_keys[:-1]
+    sorted_keys = packed_keys[order]
+    equals_previous = sorted_keys[1:] == sorted_keys[:-1]
     if equals_previous.any():
         is_tied = np.append(False, equals_previous) | np.append(equals_previous, False)
         rows = order[is_tied]
-        order[is_tied] = rows[np.lexsort((*(tie[rows] for tie in ties), packed_keys[is_tied]))]
+        order[is_tied] = rows[np.lexsort((*(tie[rows] for tie in ties), sorted_keys[is_tied]))]
     return order

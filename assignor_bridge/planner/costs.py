@@ -10,7 +10,7 @@
 
 Logarithms make 1:50 and 50:1 equally far from 1. A change that all reports share changes only the
 common cost `level`. A new partition has its topic's cost. Until seconds are reported, a range's
-work is its records, weighted by their bytes if those are ranges_with_bytes.
+work is its records, weighted by their bytes if those are known.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Weights:
     #: Seconds that each executor needs for one second of a usual executor's work.
     slowness: Floats
     #: Part of each range's work that is repeated for each additional piece.
-    fixed: Floats
+    fixed_work: Floats
     #: Description of the basis, for the plan's reasons.
     description: str
     #: Predicted bytes of each range; None if no racks or no bytes are known.
@@ -63,7 +63,7 @@ class Weights:
     @property
     def unit(self) -> str:
         """Unit of `work`, to append to a number."""
-        units = {"seconds": "s", "records": " records", "bytes": " records of mean bytes"}
+        units = {"seconds": "s", "records": " records", "bytes": " records of mean size"}
         return units[self.basis]
 
 
@@ -80,8 +80,8 @@ def predict(state: StickyState, line: Ints, batch: MicroBatch) -> Weights:
     if batch.replicas is not None and not np.isnan(state.bytes).all():
         range_bytes = records * np.exp(fill_from_topic(state.bytes, state.topic, 0.0)[line])
     work = np.maximum(work, MIN_POSITIVE * records)  # per record, so that cuts stay even
-    fixed = np.minimum(work, state.common.fixed if basis == "seconds" else 0.0)
-    slowness = np.exp(compute_log_slowness(read_paces(state, (e.id for e in batch.executors))))
+    fixed_work = np.minimum(work, state.common.fixed if basis == "seconds" else 0.0)
+    slowness = np.exp(compute_log_slowness(get_paces(state, (e.id for e in batch.executors))))
     description = "weights: all records equal, no costs reported yet"
     if basis == "bytes":
         ranges_with_bytes = np.count_nonzero(~np.isnan(state.bytes[line]))
@@ -95,7 +95,7 @@ def predict(state: StickyState, line: Ints, batch: MicroBatch) -> Weights:
             f"weights: seconds, {fixed_text}{math.exp(state.common.level):.2g} s per record; "
             f"{unusual_ranges} of {len(line)} partitions have a different cost"
         )
-    return Weights(work, basis, slowness, fixed, description, range_bytes)
+    return Weights(work, basis, slowness, fixed_work, description, range_bytes)
 
 
 def _predict_s(state: StickyState, log_factors: Floats, line: Ints, records: Floats) -> Floats:
@@ -117,17 +117,17 @@ def predict_reports(state: StickyState, line: Ints, batch: MicroBatch) -> Floats
     `line`: each report's line in the partition table. Without one (-1), the prediction is
     meaningless. Returns None if the state has learned no seconds, or if there are no reports.
     """
-    reports = batch.observed
+    reports = batch.reports
     if not math.isfinite(state.common.level) or not len(line):
         return None
-    log_slowness = compute_log_slowness(read_paces(state, reports.executors))
+    log_slowness = compute_log_slowness(get_paces(state, reports.executors))
     records = np.clip(reports.records, 1.0, 2.0**63)
     usual_s = _predict_s(state, compute_log_factors(state), line, records)
     return np.asarray(usual_s * np.exp(log_slowness)[reports.executor])
 
 
-def read_paces(state: StickyState, executors: Iterable[str]) -> Floats:
-    """Return executors' paces (one row each, columns as in `Pace`); unknown ones are usual."""
+def get_paces(state: StickyState, executors: Iterable[str]) -> Floats:
+    """Return executors' paces (one row each, columns as in `Pace`); 0 for unknown ones."""
     return np.array([state.paces.get(name, Pace()) for name in executors]).reshape(-1, 3)
 
 
@@ -145,19 +145,19 @@ def compute_log_factors(state: StickyState) -> Floats:
     error if most partitions deviate more than noise explains, else by several. All are 0 until the
     noise has been measured.
     """
-    common, topics = state.common, int(state.topic.max(initial=0)) + 1
+    common, topic_count = state.common, int(state.topic.max(initial=0)) + 1
     lines = np.flatnonzero(state.evidence > 0)
     log_factors = np.zeros(len(state.topic))
     if not common.noise_batches or not len(lines):
         return log_factors
     # 1. Topics.
     topic, cost, evidence = state.topic[lines], state.cost[lines], state.evidence[lines]
-    median, total = compute_medians(topic, cost, evidence, topics)
+    median, total = compute_medians(topic, cost, evidence, topic_count)
     topic_error = common.noise / np.sqrt(np.maximum(total, MIN_POSITIVE))
     log_factors = shrink_towards_zero(median, SIGMAS * topic_error)[state.topic]
     # 2. Partitions.
     deviation, error = cost - median[topic], common.noise / np.sqrt(evidence)
-    # With normal noise, the median of |z| is 0.67; its standard error is 0.79 / sqrt(partitions).
+    # With normal noise, the median of |deviation / error| is 0.67, +- 0.79 / sqrt(partitions).
     max_median = 0.67 + SIGMAS * 0.79 / math.sqrt(len(lines))
     most_differ = float(np.median(np.abs(deviation) / error)) > max_median
     log_factors[lines] += shrink_towards_zero(deviation, error * (1.0 if most_differ else SIGMAS))

@@ -40,7 +40,7 @@ def measure_cross_zone(batch: MicroBatch, weights: Weights, pieces: Pieces) -> Z
     zone = batch.zones.zone_of_executor[batch.slot_executor[pieces.slot]]
     crosses = ~batch.zones.near[batch.replicas.code[pieces.row], zone]
     offsets = pieces.end - pieces.start
-    range_amount = weights.work if weights.bytes is None else weights.bytes
+    range_amount = weights.work if weights.bytes is None else weights.bytes  # work or bytes
     piece_amount = (range_amount / batch.size)[pieces.row] * offsets
     share = float(piece_amount[crosses].sum() / max(piece_amount.sum(), 1e-300))
     reasons = tuple(_explain_cross_zone(batch, batch.zones, batch.replicas, weights, share))
@@ -58,14 +58,14 @@ def _explain_cross_zone(
         yield "no executor has a rack: all are treated as near to every partition"
         return
     note = f"({pluralize(rack_count, 'rack')} with executors)"
-    if unknown_work > 0:
+    if unknown_work > _NEGLIGIBLE_SHARE * total_work:
         note += f"; {unknown_work / total_work:.0%} of the work has replicas in unknown racks"
     if None in zones.names:
         note += "; executors without a rack are treated as near to all"
     yield f"{share:.1%} of the data read crosses zones {note}"
     no_replica_racks = sorted({r for r in zones.names if r} - frozenset().union(*replicas.racks))
     if no_replica_racks:
-        yield f"executors run in {_list_racks(no_replica_racks)}, where no partition has a replica"
+        yield f"executors run in {_format_racks(no_replica_racks)}, where no replica is known"
     speed = batch.executor_slots / weights.slowness
     speed_share = np.bincount(zones.zone_of_executor, speed, len(zones.names)) / speed.sum()
     if (zone_count := len(zones.names)) > MAX_ZONES:
@@ -85,10 +85,10 @@ def _suggest_changes(
     if (far_share := float(work_share[is_unreachable].sum())) > _NEGLIGIBLE_SHARE:
         racks = frozenset().union(*(replicas.racks[i] for i in np.flatnonzero(is_unreachable)))
         yield (
-            f"{far_share:.1%} of the work has replicas only in {_list_racks(sorted(racks))}, where "
-            "no executors run: add executors there, or replicas in racks with executors"
+            f"{far_share:.1%} of the work has replicas only in {_format_racks(sorted(racks))}, "
+            "where no executors run: add executors there, or replicas in racks with executors"
         )
-    max_share = speed_share * (1 + batch.settings.max_imbalance)
+    max_share = speed_share * (1 + batch.options.max_imbalance)
     is_full, crossing_share = _find_full_zones(work_share, zones.near, max_share)
     if crossing_share <= _NEGLIGIBLE_SHARE:
         return
@@ -96,7 +96,7 @@ def _suggest_changes(
     excess_share = work_share[~zones.near[:, ~is_full].any(axis=1) & ~is_unreachable].sum()
     yield (
         f"at least {crossing_share + far_share:.1%} must cross zones: {excess_share:.0%} of the "
-        f"work is near only to executors in {_list_racks(names)}, which have "
+        f"work is near only to executors in {_format_racks(names)}, which have "
         f"{speed_share[is_full].sum():.0%} of the total speed: add executors there, or replicas "
         "near other executors"
     )
@@ -116,5 +116,5 @@ def _find_full_zones(work: Floats, near: Flags, max_work: Floats) -> tuple[Flags
     return subsets[best_subset], float(work[near.any(axis=1)].sum() - max_near_work[best_subset])
 
 
-def _list_racks(racks: list[str]) -> str:
+def _format_racks(racks: list[str]) -> str:
     return f"{'rack' if len(racks) == 1 else 'racks'} {elide(racks, _MAX_LISTED_RACKS)}"

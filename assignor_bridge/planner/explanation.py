@@ -49,13 +49,13 @@ def _compare_with_last_readers(batch: MicroBatch, table: PartitionTable, pieces:
     last_executor = np.where(is_owned, batch.slot_executor[owner], -1)
     is_kept = last_executor[pieces.row] == batch.slot_executor[pieces.slot]
     kept_sizes = np.where(is_kept, pieces.end - pieces.start, 0).astype(np.float64)
-    kept_offsets = np.bincount(pieces.row, kept_sizes, batch.ranges)
-    keeps_start = np.zeros(batch.ranges, np.bool_)
+    kept_offsets = np.bincount(pieces.row, kept_sizes, batch.range_count)
+    keeps_start = np.zeros(batch.range_count, np.bool_)
     keeps_start[pieces.row[is_kept & (pieces.start == batch.start[pieces.row])]] = True
     keeps_most = 2 * kept_offsets >= batch.size
     moved, handed_over = is_owned & ~keeps_start, keeps_start & ~keeps_most
     moved_offsets = float((batch.size - kept_offsets)[is_owned | orphaned].sum())
-    moved_share = moved_offsets / max(batch.total, 1.0)
+    moved_share = moved_offsets / max(batch.total_offsets, 1.0)
     return _Moves(orphaned, moved, handed_over, keeps_start & keeps_most, moved_share)
 
 
@@ -77,17 +77,17 @@ def explain(
     load = np.bincount(pieces.slot, pieces.predict_work(batch, weights), batch.slots)
     max_time = float((load * slowness).max(initial=0.0))
     imbalance = max(0.0, max_time / bound - 1) if bound > 0 else 0.0
-    piece_counts = np.bincount(pieces.row, minlength=batch.ranges)
+    piece_counts = np.bincount(pieces.row, minlength=batch.range_count)
     is_split = piece_counts > 1
     moves = _compare_with_last_readers(batch, table, pieces)
     cross_zone = measure_cross_zone(batch, weights, pieces)
-    executors = len(set(batch.slot_executor[tasks.slot].tolist()))
+    executor_count = len(set(batch.slot_executor[tasks.slot].tolist()))
     metrics: dict[str, str | int | float] = {
         "strategy": placement.assignor,
         "tasks": len(tasks),
-        "executors": executors,
+        "executors": executor_count,
         "slots": batch.slots,
-        "partitions": batch.ranges,
+        "partitions": batch.range_count,
         "pieces": len(pieces),
         "splitPartitions": int(is_split.sum()),
         "movedPartitions": int((moves.moved | moves.orphaned).sum()),
@@ -97,14 +97,15 @@ def explain(
         "generation": generation,
     }
     unusual_executors = np.argsort(-np.abs(np.log(weights.slowness)), kind="stable")[:_MAX_NAMES]
-    cut_note = ""
-    if imbalance > batch.settings.max_imbalance and not batch.settings.split:
+    cut_note, is_group = "", placement.assignment is not None  # a group's partitions are never cut
+    if imbalance > batch.options.max_imbalance and not (batch.options.split or is_group):
         cut_note = "; partitions cannot be cut: assignor.split=false"
     reasons = [
-        f"{placement.assignor}: {batch.total:,.0f} offsets of "
-        f"{pluralize(batch.ranges, 'partition')} in {pluralize(len(tasks), 'task')} on "
-        f"{pluralize(executors, 'executor')}; busiest slot {_format_amount(max_time, weights)}, "
-        f"ideal {_format_amount(bound, weights)}, {imbalance:.1%} over{cut_note}",
+        f"{placement.assignor}: {batch.total_offsets:,.0f} offsets of "
+        f"{pluralize(batch.range_count, 'partition')} in {pluralize(len(tasks), 'task')} on "
+        f"{pluralize(executor_count, 'executor')}; busiest slot "
+        f"{_format_amount(max_time, weights)}, ideal {_format_amount(bound, weights)}, "
+        f"{imbalance:.1%} over{cut_note}",
         *placement.refusals,
         *demand.request_notes,
         *placement.notes,
@@ -112,14 +113,14 @@ def explain(
         weights.description,
         *(
             f"executor {batch.executors[i].id} takes {weights.slowness[i]:.2f} times as long as a "
-            "usual executor for the same records"
+            "typical executor for the same records"
             for i in unusual_executors.tolist()
             if round(weights.slowness[i], 2) != 1
         ),
         *_describe_moves(batch, table, weights, moves, bound=bound, max_time=max_time),
     ]
     if is_split.any():
-        split_partitions = _list_partitions(batch, is_split)
+        split_partitions = _format_partitions(batch, is_split)
         reasons.append(f"split {split_partitions} into {piece_counts[is_split].sum()} pieces")
     if placement.refusals:
         metrics["fallbackReason"] = "; ".join(placement.refusals)
@@ -150,7 +151,7 @@ def explain_tail(
     cut: TailCut | None, unpredictability: float | None
 ) -> tuple[dict[str, str | int | float], list[str]]:
     """Return the metrics of the shared tail, and a sentence if there is a tail."""
-    share, tasks = (0.0, 0) if cut is None else (cut.share, cut.tasks)
+    share, tasks = (0.0, 0) if cut is None else (cut.share, cut.task_count)
     metrics: dict[str, str | int | float] = {"tailShare": round(share, 4), "tailTasks": tasks}
     if unpredictability is not None:
         metrics["unpredictability"] = round(unpredictability, 4)
@@ -172,10 +173,10 @@ def _describe_moves(
     bound: float,
     max_time: float,
 ) -> Iterator[str]:
-    """Describe moved and kept partitions, and the time that the moves save, if they save any."""
+    """Describe moved and kept partitions, and the load that the moves avoid, if they avoid any."""
     if moves.orphaned.any():
-        orphans = _list_partitions(batch, moves.orphaned)
-        yield f"{orphans} moved because their executor left or has no slots for this query"
+        orphans = _format_partitions(batch, moves.orphaned)
+        yield f"{orphans} moved because the executor left or has no slots for this query"
     is_owned = table.range_owner >= 0
     if not is_owned.any():
         return
@@ -188,22 +189,22 @@ def _describe_moves(
     stay_time = float((stay_load * weights.slowness[batch.slot_executor]).max())
     if stay_time > max_time and bound > 0:
         yield (
-            f"without moves the busiest slot would take {_format_amount(stay_time, weights)} "
-            f"({stay_time / bound - 1:.1%} over the ideal): moving saved "
-            f"{_format_amount(stay_time - max_time, weights)}"
+            "without moves the busiest slot would have at least "
+            f"{_format_amount(stay_time, weights)} ({stay_time / bound - 1:.1%} over the ideal), "
+            f"{_format_amount(stay_time - max_time, weights)} more than planned"
         )
     if moves.moved.any():
-        yield f"moved {_list_partitions(batch, moves.moved)}"
+        yield f"moved {_format_partitions(batch, moves.moved)}"
     if moves.handed_over.any():
         yield (
-            f"handed over {_list_partitions(batch, moves.handed_over)}: their executor reads the "
-            "beginning, other executors most of the offsets"
+            f"handed over {_format_partitions(batch, moves.handed_over)}: the same executor reads "
+            "the beginning, other executors most of the offsets"
         )
 
 
-def _list_partitions(batch: MicroBatch, flags: Flags) -> str:
+def _format_partitions(batch: MicroBatch, flags: Flags) -> str:
     rows: Ints = np.flatnonzero(flags)
-    names = ", ".join(batch.name(row) for row in rows[:_MAX_NAMES].tolist())
+    names = ", ".join(batch.format_partition(row) for row in rows[:_MAX_NAMES].tolist())
     more = f" and {len(rows) - _MAX_NAMES} more" if len(rows) > _MAX_NAMES else ""
     return f"{pluralize(len(rows), 'partition')} ({names}{more})"
 

@@ -87,9 +87,9 @@ def place_batch(
         notes.append(note)
     if (takes_part & in_use).any():
         takes_part &= in_use
-    min_records, split = batch.settings.min_records_per_task or 1, batch.settings.split
+    min_records, split = batch.options.min_records_per_task or 1, batch.options.split
     ranked_slots = _rank_slots(batch, weights, owner, np.flatnonzero(takes_part))
-    slot_count = int(max(1, min(len(ranked_slots), batch.total // min_records)))
+    slot_count = int(max(1, min(len(ranked_slots), batch.total_offsets // min_records)))
     for attempt in range(1, _MAX_ATTEMPTS + 1):
         slots = np.sort(ranked_slots[:slot_count])
         pieces = _place_on_slots(slots, batch, weights, owner)
@@ -113,7 +113,7 @@ def _place_on_slots(slots: Ints, batch: MicroBatch, weights: Weights, owner: Int
     3. If none is within the limit, whole ranges prefer balance to zones, as promised. Cut ranges
        prefer zones: they exceed the limit by little, or would also exceed it without zones.
     """
-    if not batch.ranges:
+    if not batch.range_count:
         return Pieces.whole(batch, owner)
     # 1. Compute quotas. From here on, slots are numbered among those that take part.
     executor = batch.slot_executor[slots]
@@ -121,14 +121,14 @@ def _place_on_slots(slots: Ints, batch: MicroBatch, weights: Weights, owner: Int
     quota = float(weights.work.sum()) * speed / speed.sum()
     local_slot = np.full(batch.slots + 1, -1, np.int64)
     local_slot[slots] = np.arange(len(slots))
-    local_owner, max_imbalance = local_slot[owner], batch.settings.max_imbalance
+    local_owner, max_imbalance = local_slot[owner], batch.options.max_imbalance
     if is_short(batch, weights, slots):
         slot = place_whole(weights.work, local_owner, quota, executor, max_imbalance=math.inf)
         return Pieces.whole(batch, slots[slot])
     # 2. Take the first candidate within the limit.
     limit, capacity = 1 + max_imbalance, Capacity(quota, executor, max_imbalance)
     max_load_per_offset = float((weights.work / batch.size).max() / quota.min())
-    tolerance = max(_MAX_ZONE_IMBALANCE, max_load_per_offset) if batch.settings.split else 0.0
+    tolerance = max(_MAX_ZONE_IMBALANCE, max_load_per_offset) if batch.options.split else 0.0
     zones, candidates = map_zones(batch, weights, slots), list[_Candidate]()
     for zone_map in (None,) if zones is None else (zones, None):
         for candidate in _generate_candidates(batch, weights, local_owner, capacity, zone_map):
@@ -138,7 +138,7 @@ def _place_on_slots(slots: Ints, batch: MicroBatch, weights: Weights, owner: Int
         if min(c.max_load for c in candidates) <= limit + tolerance:
             break
     # 3. Take the best candidate.
-    keys = ("ignores_zones", "max_load") if batch.settings.split else ("max_load", "ignores_zones")
+    keys = ("ignores_zones", "max_load") if batch.options.split else ("max_load", "ignores_zones")
     pieces = min(candidates, key=attrgetter(*keys)).pieces
     return replace(pieces, slot=slots[pieces.slot])
 
@@ -153,25 +153,25 @@ def _generate_candidates(
     repeated work added to the cut ranges, and a minimum piece as large as the mean fixed work; or,
     if none is repeated, with an allowance that is reduced by the excess.
     """
-    extra_work, min_piece = np.zeros(batch.ranges), 0.0
+    extra_work, min_piece = np.zeros(batch.range_count), 0.0
     max_imbalance = float(capacity.max_imbalance)
     for _ in range(_MAX_CUT_ATTEMPTS):
         work = weights.work + extra_work
-        quota = capacity.quota * float(work.sum() / weights.work.sum())
-        parts = divide_by_zone(work, owner, replace(capacity, quota=quota), zones, min_piece)
-        if batch.settings.split:
+        scaled_quota = capacity.quota * float(work.sum() / weights.work.sum())
+        parts = divide_by_zone(work, owner, replace(capacity, quota=scaled_quota), zones, min_piece)
+        if batch.options.split:
             pools = parts.zone, parts.slot_zone
             shares = place(parts.work, parts.owner, parts.capacity, pools, min_piece)
-            pieces = cut_ranges(batch, join_parts(parts, shares, work, owner), weights.fixed)
+            pieces = cut_ranges(batch, join_parts(parts, shares, work, owner), weights.fixed_work)
         else:
             pieces = Pieces.whole(batch, place_parts_whole(parts, work, owner, capacity))
-        load = np.bincount(pieces.slot, pieces.predict_work(batch, weights), len(quota))
+        load = np.bincount(pieces.slot, pieces.predict_work(batch, weights), len(scaled_quota))
         max_load = float((load / capacity.quota).max())
         yield _Candidate(pieces, max_load, zones is None)
-        extra_work = weights.fixed * (np.bincount(pieces.row) - 1)
+        extra_work = weights.fixed_work * (np.bincount(pieces.row) - 1)
         if extra_work.any():
-            min_piece = float(weights.fixed.mean())
-        elif batch.settings.split:
+            min_piece = float(weights.fixed_work.mean())
+        elif batch.options.split:
             next_imbalance = float(capacity.max_imbalance) - (max_load - 1 - max_imbalance)
             capacity = replace(capacity, max_imbalance=max(0.0, next_imbalance))
         else:
@@ -184,7 +184,7 @@ def is_short(batch: MicroBatch, weights: Weights, slots: Ints) -> bool:
     Never true until seconds are reported, with racks, where a plan saves bytes, or with
     `minPartitions`, which requires tasks.
     """
-    needs_plan = batch.replicas is not None or batch.settings.min_partitions is not None
+    needs_plan = batch.replicas is not None or batch.options.min_partitions is not None
     if weights.basis != "seconds" or needs_plan:
         return False
     max_slowness = float(weights.slowness[batch.slot_executor[slots]].max())
@@ -198,19 +198,19 @@ def find_lower_bound(batch: MicroBatch, weights: Weights, slots: Ints) -> float:
     fixed work on the fastest slot. It assumes divisible ranges even if `split` is off, so that the
     imbalance shows the cost of that option. It is `SHORT_BATCH_S` if short, 0 without ranges.
     """
-    if not batch.ranges:
+    if not batch.range_count:
         return 0.0
     slowness = weights.slowness[batch.slot_executor[slots]]
     if is_short(batch, weights, slots):
         return SHORT_BATCH_S
     balanced_time = float(weights.work.sum()) / float((1 / slowness).sum())
-    min_piece_work = weights.fixed + (weights.work - weights.fixed) / batch.size
+    min_piece_work = weights.fixed_work + (weights.work - weights.fixed_work) / batch.size
     return max(balanced_time, float(min_piece_work.max()) * float(slowness.min()))
 
 
 def find_priority(batch: MicroBatch, executor: Executor) -> int | None:
     """Return the first matching pattern's priority, else the executor's own; None without one."""
-    for pattern, number in batch.settings.priorities:
+    for pattern, number in batch.options.priorities:
         if fnmatchcase(executor.host, pattern) or fnmatchcase(executor.id, pattern):
             return number
     return executor.priority
@@ -222,7 +222,7 @@ def _select_highest_priority(batch: MicroBatch) -> tuple[Flags, str]:
     top_rank = max(ranks)
     is_active = np.array([rank == top_rank for rank in ranks], np.bool_)
     priority = f"priority {top_rank[1]}" if top_rank[0] else "no priority"
-    note = f"failover: only executors with {priority} read ({int(is_active.sum())} of {len(ranks)})"
+    note = f"failover: {is_active.sum()} of {len(ranks)} executors read, those with {priority}"
     return is_active[batch.slot_executor], note
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats, MicroBatch
     from checkpoints.sticky_state import StickyState
 
-#: Seconds per record until seconds are reported. Without it, admission could limit no duration.
-ASSUMED_RECORD_S = 1e-5
+#: Seconds per offset until seconds are reported. Without it, admission could limit no duration.
+ASSUMED_S_PER_OFFSET = 1e-5
 
 
 class Forecast(NamedTuple):
@@ -41,10 +41,10 @@ def forecast(batch: MicroBatch, state: StickyState) -> Forecast:
     log_bytes = fill_from_topic(state.bytes, state.topic, np.nan)
     density = np.clip(fill_from_topic(state.density, state.topic, 1.0), MIN_DENSITY, 1.0)
     has_seconds = weights.basis == "seconds"
-    work_per_offset = (weights.work - weights.fixed) / batch.size
+    work_per_offset = (weights.work - weights.fixed_work) / batch.size
     return Forecast(
-        work_per_offset if has_seconds else np.full(batch.ranges, ASSUMED_RECORD_S),
-        weights.fixed,
+        work_per_offset if has_seconds else np.full(batch.range_count, ASSUMED_S_PER_OFFSET),
+        weights.fixed_work,
         (np.exp(log_bytes) * density)[table.line],
         float((batch.executor_slots / weights.slowness).sum()),
     )

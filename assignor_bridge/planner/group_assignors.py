@@ -44,8 +44,8 @@ def build_slot_group(batch: MicroBatch, table: PartitionTable, weights: Weights)
     np.maximum.at(counts, state.topic, state.partition + 1)
     if counts.sum() > _MAX_PARTITIONS:
         raise OptionError(
-            f"topics {elide(state.topics, 5)} have {int(counts.sum()):,} partitions, but group "
-            f"assignors support at most {_MAX_PARTITIONS:,}: use {LAG_AWARE_STICKY!r}"
+            f"{int(counts.sum()):,} partitions of {elide(state.topics, 5)} are too many for group "
+            f"assignors, which support at most {_MAX_PARTITIONS:,}: use {LAG_AWARE_STICKY!r}"
         )
     catalog = Catalog(dict(zip(state.topics, counts.tolist(), strict=True)))
     partition_ids = catalog.starts[state.topic] + state.partition
@@ -76,14 +76,14 @@ def build_slot_group(batch: MicroBatch, table: PartitionTable, weights: Weights)
         tuple(members),
         catalog,
         lags=lags,
-        partition_racks=_list_racks(batch, catalog),
-        standby_replicas=batch.settings.standby_replicas,
+        partition_racks=_map_racks(batch, catalog),
+        standby_replicas=batch.options.standby_replicas,
     )
 
 
-def _list_racks(batch: MicroBatch, catalog: Catalog) -> dict[str, dict[int, frozenset[str]]]:
-    """Return all partitions' racks, those of all executors if unknown; {} if zones are not used."""
-    if batch.replicas is None or not batch.settings.zone_price_per_gb:
+def _map_racks(batch: MicroBatch, catalog: Catalog) -> dict[str, dict[int, frozenset[str]]]:
+    """Return racks by partition, all executors' if unknown; {} without known racks or a price."""
+    if batch.replicas is None or not batch.options.zone_price_per_gb:
         return {}
     all_racks = frozenset(e.rack for e in batch.executors if e.rack)
     racks = {topic: dict.fromkeys(range(count), all_racks) for topic, count in catalog.items()}
@@ -133,14 +133,14 @@ def notify_assignor(
 def _rank_standbys(
     batch: MicroBatch, group: Group, assignment: Assignment, slot_of_partition: Ints
 ) -> dict[int, tuple[str, ...]]:
-    """Return each slot's other executors with copies of its partitions, those with most first."""
-    copy_counts_by_slot, max_standbys = dict[int, Counter[int]](), batch.settings.standby_replicas
+    """Return by slot the other executors with copies of its partitions, most copies first."""
+    copy_counts_by_slot, max_standbys = dict[int, Counter[int]](), batch.options.standby_replicas
     index_by_id = {e.id: i for i, e in enumerate(batch.executors)}
     standbys = {} if batch.anonymous else assignment.standbys
     for member, partitions in sorted(standbys.items()):
         executor = index_by_id[member.rpartition("/")[0]]
-        slots = slot_of_partition[partitions.ids_in(group.catalog)].tolist()
-        for slot, count in Counter(slots).items():
+        reader_slots = slot_of_partition[partitions.ids_in(group.catalog)].tolist()
+        for slot, count in Counter(reader_slots).items():
             if batch.slot_executor[slot] != executor:
                 copy_counts_by_slot.setdefault(slot, Counter())[executor] += count
     return {

@@ -14,8 +14,8 @@ from assignor_bridge.planner.costs import (
     MIN_DENSITY,
     compute_log_factors,
     compute_log_slowness,
+    get_paces,
     predict_reports,
-    read_paces,
     weigh_records,
 )
 from assignor_bridge.planner.paces import update_paces
@@ -50,8 +50,8 @@ class LearningResult(NamedTuple):
 
     state: StickyState
     #: Sum of absolute differences between each report's shares of the predicted work and of the
-    #: reported seconds; None in the first batch, or if fewer than two reports have seconds.
-    error: float | None
+    #: reported seconds; None in the first batch, or if fewer than two have records and seconds.
+    prediction_error: float | None
     #: Seconds predicted for each report (see `predict_reports`); None if none were predicted.
     predicted_s: Floats | None
 
@@ -67,11 +67,11 @@ class _TimedReports(NamedTuple):
 
 def learn(table: PartitionTable, batch: MicroBatch) -> LearningResult:
     """Update the table's state with a batch's reports, and compare them with its predictions."""
-    state, reports, line = table.state, batch.observed, table.report_line
+    state, reports, line = table.state, batch.reports, table.report_line
     predicted_s = predict_reports(state, line, batch)
     records, offsets = reports.records, reports.offsets
-    is_count = (records == 0) | (records >= 1)  # values between 0 and 1 overflow quotients
-    is_usable = (line >= 0) & is_count & (records < 2**63)
+    is_valid_count = (records == 0) | (records >= 1)  # dividing by less could overflow
+    is_usable = (line >= 0) & is_valid_count & (records < 2**63)
     offsets = np.where(is_usable & (offsets > 0) & np.isfinite(offsets), offsets, 0.0)
     density = np.clip(records / np.maximum(offsets, 1.0), MIN_DENSITY, 1.0)
     is_usable &= records > 0
@@ -89,7 +89,7 @@ def learn(table: PartitionTable, batch: MicroBatch) -> LearningResult:
         return LearningResult(state, None, predicted_s)
     log_seconds = np.clip(np.log(warm_s[rows]), -_MAX_LOG, _MAX_LOG)
     timed_reports = _TimedReports(line[rows], reports.executor[rows], records[rows], log_seconds)
-    paces, error = read_paces(state, reports.executors), None
+    paces, prediction_error = get_paces(state, reports.executors), None
     if state.batches and len(rows) > 1:
         if predicted_s is not None:
             work = predicted_s[rows]
@@ -97,10 +97,11 @@ def learn(table: PartitionTable, batch: MicroBatch) -> LearningResult:
             work, _ = weigh_records(state, timed_reports.line, timed_reports.records)
             work = work * np.exp(compute_log_slowness(paces))[timed_reports.executor]
         seconds = np.exp(log_seconds)
-        error = float(np.abs(work / work.sum() - seconds / seconds.sum()).sum())
+        prediction_error = float(np.abs(work / work.sum() - seconds / seconds.sum()).sum())
     state, paces = _update_model(state, timed_reports, paces)
     new_paces = dict(zip(reports.executors, starmap(Pace, paces.tolist()), strict=True))
-    return LearningResult(replace(state, paces={**state.paces, **new_paces}), error, predicted_s)
+    state = replace(state, paces={**state.paces, **new_paces})
+    return LearningResult(state, prediction_error, predicted_s)
 
 
 def _update_averages(averages: Floats, line: Ints, values: Floats, weight: Floats) -> Floats:
@@ -165,7 +166,7 @@ def _reduce_evidence(
     trust: Floats,
     slowness_change: Floats,
 ) -> StickyState:
-    """Reduce the evidence of costs that had absorbed a changed slowness of their executor.
+    """Reduce the evidence of costs that had absorbed a change of their executor's slowness.
 
     They absorbed the part of `slowness_change` (of log(slowness), by executor) that the executor's
     median error does not show.
@@ -209,47 +210,48 @@ def _update_fixed(common: Common, line: Ints, records: Floats, seconds: Floats) 
     return common._replace(fixed=fixed, fit=fit, fit_batches=batches)
 
 
-def _solve(products: Floats, partitions: int) -> tuple[float, float, float]:
+def _solve(products: Floats, partition_count: int) -> tuple[float, float, float]:
     """Return the fixed cost, the slope (both at least 0), and the standard error of the fixed cost.
 
-    If the `products` (see `Common.fit`) determine no line, the cost is 0, and its error infinite.
+    If the `products` (see `Common.fit`) or few partitions give no line: 0, and an infinite error.
     """
     (ones, x, t), (_, xx, xt), (_, _, tt) = products.tolist()
     determinant = ones * xx - x * x
-    if determinant <= 1e-6 * ones * xx or partitions <= _FREE_PARTITIONS:
+    if determinant <= 1e-6 * ones * xx or partition_count <= _FREE_PARTITIONS:
         return 0.0, xt / xx, math.inf
     fixed, slope = (t * xx - xt * x) / determinant, (xt * ones - t * x) / determinant
     if fixed <= 0:
         fixed, slope = 0.0, xt / xx
     elif slope <= 0:
         fixed, slope = t / ones, 0.0
-    variance = max(tt - fixed * t - slope * xt, 0.0) / (partitions - _FREE_PARTITIONS)
+    variance = max(tt - fixed * t - slope * xt, 0.0) / (partition_count - _FREE_PARTITIONS)
     return fixed, slope, math.sqrt(variance * xx / determinant)
 
 
 def _update_costs(state: StickyState, line: Ints, log_cost: Floats, weight: Floats) -> StickyState:
     """Update the noise and the costs of reported partitions; move the costs' center to `level`."""
-    means = np.nan_to_num(np.array([state.cost, state.last_cost, state.evidence]))
+    estimates = np.nan_to_num(np.array([state.cost, state.last_cost, state.evidence]))
     total = np.bincount(line, weight, len(state.topic)).astype(np.float64)
-    lines = np.flatnonzero(total)
-    old_means, total = means[:, lines], total[lines]
-    sample = np.bincount(line, weight * log_cost, len(state.topic))[lines] / total
-    means[:, lines] = update_means(old_means, sample, total, state.common.noise, _MAX_BATCHES)
-    common, rows = state.common, np.flatnonzero(old_means[2])  # lines that had a cost
+    reported_lines = np.flatnonzero(total)
+    old_estimates, total = estimates[:, reported_lines], total[reported_lines]
+    sample = np.bincount(line, weight * log_cost, len(state.topic))[reported_lines] / total
+    new_estimates = update_means(old_estimates, sample, total, state.common.noise, _MAX_BATCHES)
+    estimates[:, reported_lines] = new_estimates
+    old_cost, _, old_evidence = old_estimates
+    common, rows = state.common, np.flatnonzero(old_evidence)  # lines that had a cost
     if len(rows):
-        deviation = np.abs(sample - old_means[0])[rows]
-        deviation /= np.sqrt(1 / total[rows] + 1 / old_means[2, rows])
+        deviation = np.abs(sample - old_cost)[rows]
+        deviation /= np.sqrt(1 / total[rows] + 1 / old_evidence[rows])
         # The standard deviation of normal noise is 1.25 times its mean absolute value.
         batch_noise = max(1.25 * float(np.average(deviation, weights=total[rows])), _MIN_NOISE)
         gain = max(1 / _MAX_BATCHES, 1 / (common.noise_batches + 1)) / (1 + 1 / len(rows))
         noise = math.sqrt((1 - gain) * common.noise**2 + gain * batch_noise**2)
         batches = min(common.noise_batches + 1, _MAX_BATCHES)
         common = common._replace(noise=noise, noise_batches=batches)
-    means[:, means[2] <= 0] = np.nan
-    lines = np.flatnonzero(means[2] > 0)
-    (center,), _ = compute_medians(np.zeros_like(lines), means[0, lines], means[2, lines], 1)
-    means[:2] -= center
-    level = float(np.clip(common.level + center, -_MAX_LOG, _MAX_LOG))
-    cost, last_cost, evidence = means
-    common = common._replace(level=level)
+    estimates[:, estimates[2] <= 0] = np.nan
+    cost, last_cost, evidence = estimates
+    lines = np.flatnonzero(evidence > 0)
+    (center,), _ = compute_medians(np.zeros_like(lines), cost[lines], evidence[lines], 1)
+    common = common._replace(level=float(np.clip(common.level + center, -_MAX_LOG, _MAX_LOG)))
+    cost, last_cost = cost - center, last_cost - center
     return replace(state, common=common, cost=cost, last_cost=last_cost, evidence=evidence)

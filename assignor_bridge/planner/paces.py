@@ -27,7 +27,7 @@ _ROUNDS = 6
 def update_paces(
     paces: Floats, line: Ints, executor: Ints, error: Floats, trust: Floats, *, common: Common
 ) -> Floats:
-    """Return the executors' paces, updated with the reports of a batch.
+    """Return the executors' paces, updated with a batch's reports; unchanged if one sent them all.
 
     1. Find the executors that changed: their median error stands out.
     2. Compare the readers of a partition. Costs absorb what an executor's own partitions share, so
@@ -37,15 +37,15 @@ def update_paces(
     `executor`: row of each report in `paces`. `error`: logarithm of its seconds over those expected
     of that executor. `trust`: its weight.
     """
-    executors = len(paces)
+    executor_count = len(paces)
     if len(np.unique(executor)) < 2:  # no other executor to compare with
         return paces
     # 1. Executors that changed.
-    changed, center = _find_changed(executor, error, trust, executors, common)
+    changed, center = _find_changed_executors(executor, error, trust, executor_count, common)
     # 2. Comparison with the other readers of a partition, each at its own slowness.
     rows = np.flatnonzero((np.bincount(line)[line] > 1) | changed[executor])
     line, executor, error, trust = line[rows], executor[rows], error[rows] - center, trust[rows]
-    _, pair = np.unique(line * executors + executor, return_inverse=True)
+    _, pair = np.unique(line * executor_count + executor, return_inverse=True)
     trust_of_others = np.bincount(line, trust)[line] - np.bincount(pair, trust)[pair]
     share = np.where(changed[executor], 1.0, trust_of_others / (trust + trust_of_others))
     weights = trust * share
@@ -57,11 +57,11 @@ def update_paces(
             np.bincount(line, weighted_error)[line] - np.bincount(pair, weighted_error)[pair]
         )
         excess = error - error_of_others / np.maximum(trust_of_others, MIN_POSITIVE)
-        median, weight = compute_medians(executor, excess, weights, executors)
+        median, weight = compute_medians(executor, excess, weights, executor_count)
         slowness = np.where(weight > 0, (slowness + median) / 2, log_slowness)
-    spread, count = _measure_spread_in_groups(executor, excess, weights, median)
+    spread, counts = _measure_spread_in_groups(executor, excess, weights, median)
     precision = weight / max(common.noise, spread) ** 2 * _MEDIAN_EFFICIENCY
-    precision *= np.where(changed, count / (1 + count), 1.0) / (1 - 1 / executors)
+    precision *= np.where(changed, counts / (1 + counts), 1.0) / (1 - 1 / executor_count)
     # 3. Running means. Unknown costs distort the first two batches: keep only significant paces.
     paces = np.where(((log_slowness == 0) & (common.noise_batches < 2))[:, None], 0.0, paces)
     rows = np.flatnonzero(precision)
@@ -71,14 +71,14 @@ def update_paces(
     return paces
 
 
-def _find_changed(
-    executor: Ints, error: Floats, trust: Floats, executors: int, common: Common
+def _find_changed_executors(
+    executor: Ints, error: Floats, trust: Floats, executor_count: int, common: Common
 ) -> tuple[Flags, float]:
     """Return which executors' median errors stand out, and the median of them all.
 
     Until the noise has been measured, all stand out, because no cost is known.
     """
-    median, weight = compute_medians(executor, error, trust, executors)
+    median, weight = compute_medians(executor, error, trust, executor_count)
     center = float(np.median(median[weight > 0]))
     spread, _ = _measure_spread_in_groups(executor, error - center, trust, median - center)
     precision = weight / max(common.noise, spread) ** 2 * _MEDIAN_EFFICIENCY
@@ -95,8 +95,8 @@ def _measure_spread_in_groups(
     so its distance from 0, the median of all groups, is used.
     """
     total = np.bincount(group, weight, len(median))
-    count = total**2 / np.maximum(np.bincount(group, weight**2, len(median)), MIN_POSITIVE**2)
-    has_spread = count >= 2
+    counts = total**2 / np.maximum(np.bincount(group, weight**2, len(median)), MIN_POSITIVE**2)
+    has_spread = counts >= 2
     deviation = np.abs(values - np.where(has_spread, median, 0.0)[group]) * np.sqrt(weight)
-    deviation *= np.where(has_spread, count / np.maximum(count - 1, 1), 1.0)[group]
-    return 1.25 * float(weight @ deviation) / max(float(weight.sum()), MIN_POSITIVE), count
+    deviation *= np.where(has_spread, counts / np.maximum(counts - 1, 1), 1.0)[group]
+    return 1.25 * float(weight @ deviation) / max(float(weight.sum()), MIN_POSITIVE), counts

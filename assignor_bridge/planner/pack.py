@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Task = tuple[int, int]  # slot, number of the task on its slot
 
 _MAX_TASKS = 10_000  # maximum tasks of a batch, unless the next limit allows more
-_MAX_TASKS_PER_SLOT = 64  # maximum mean number of tasks per slot
+_MAX_MEAN_TASKS_PER_SLOT = 64  # maximum mean number of tasks per slot
 
 
 def pack(
@@ -47,15 +47,15 @@ def pack(
     demand: Demand,
     *,
     top_up: bool = True,
-    tail_tasks: int = 0,
+    tail_count: int = 0,
 ) -> TaskList:
     """Top up slots if `top_up` is set, divide their pieces among tasks, and sort the tasks.
 
-    `tail_tasks`: number of tail tasks that will be appended; they count towards `minPartitions`.
+    `tail_count`: number of tail tasks that will be appended; they count towards `minPartitions`.
     """
-    options = batch.settings.raise_min_partitions(demand.min_tasks)
-    if tail_tasks and options.min_partitions:
-        options = replace(options, min_partitions=max(1, options.min_partitions - tail_tasks))
+    options = batch.options.raise_min_partitions(demand.min_tasks)
+    if tail_count and options.min_partitions:
+        options = replace(options, min_partitions=max(1, options.min_partitions - tail_count))
     min_records = options.min_records_per_task
     if min_records and options.split and top_up:
         pieces = _top_up(pieces, batch.slots, min_records)
@@ -66,12 +66,12 @@ def pack(
         if min_records:
             _join_small_tasks(tasks, min_records, batch.slot_executor)
         rows = [(*piece, *task) for task, group in tasks.items() for piece in group]
-        *columns, task_number = _sort_rows(rows)
+        *columns, task_number = _sort_into_columns(rows)
         pieces = Pieces(*columns)
     stride = int(task_number.max(initial=0)) + 1
     key = pieces.slot * stride + task_number
-    in_use = np.bincount(key) > 0
-    keys, task_of_piece = np.flatnonzero(in_use), (np.cumsum(in_use) - 1)[key]
+    is_used = np.bincount(key) > 0
+    keys, task_of_piece = np.flatnonzero(is_used), (np.cumsum(is_used) - 1)[key]
     work = np.bincount(task_of_piece, pieces.predict_work(batch, weights), len(keys))
     by_work = np.argsort(-work, kind="stable")
     rank = np.empty(len(keys), np.int64)
@@ -93,7 +93,7 @@ def _count_tasks(
     sizes = pieces.count_offsets_by_slot(slots)
     piece_counts = np.bincount(pieces.slot, minlength=slots)
     in_use, notes = piece_counts > 0, []
-    max_tasks = max(_MAX_TASKS, _MAX_TASKS_PER_SLOT * slots)
+    max_tasks = max(_MAX_TASKS, _MAX_MEAN_TASKS_PER_SLOT * slots)
     task_counts = np.where(in_use, np.minimum(piece_counts, options.tasks_per_slot), 0)
     if min_records := options.min_records_per_task:
         max_full_tasks = np.maximum(sizes // min_records, 1)
@@ -135,7 +135,7 @@ def _group_by_slot(pieces: Pieces) -> dict[int, list[Piece]]:
     return by_slot
 
 
-def _sort_rows(rows: Sequence[tuple[int, ...]]) -> Ints:
+def _sort_into_columns(rows: Sequence[tuple[int, ...]]) -> Ints:
     """Sort rows that begin with a piece by range and offset; return them as columns."""
     columns = np.array(rows, np.int64).T
     return np.asarray(columns[:, np.lexsort(columns[1::-1])])
@@ -149,8 +149,8 @@ def _divide_among_tasks(
     for slot, group in by_slot.items():
         count = int(task_counts[slot])
         groups = _group_whole_pieces(group, count)
-        too_large = max_records and count > 1 and max(map(_count_offsets, groups)) > max_records
-        if options.split and (len(groups) < count or too_large):
+        is_too_large = max_records and count > 1 and max(map(_count_offsets, groups)) > max_records
+        if options.split and (len(groups) < count or is_too_large):
             groups = _cut_into_even_groups(group, count)
         tasks.update({(slot, i): task_pieces for i, task_pieces in enumerate(groups)})
     return tasks
@@ -172,7 +172,7 @@ def _group_whole_pieces(pieces: list[Piece], count: int) -> list[list[Piece]]:
 
 
 def _cut_into_even_groups(pieces: list[Piece], count: int) -> list[list[Piece]]:
-    """Cut pieces into `count` groups of equal numbers of offsets; fewer if offsets are fewer."""
+    """Cut pieces into `count` groups of about equally many offsets; fewer if offsets are fewer."""
     total, grouped_offsets = _count_offsets(pieces), 0
     groups: list[list[Piece]] = [[]]
     for row, first, end in pieces:
@@ -189,7 +189,7 @@ def _cut_into_even_groups(pieces: list[Piece], count: int) -> list[list[Piece]]:
 
 
 def _top_up(pieces: Pieces, slots: int, min_records: int) -> Pieces:
-    """Move ends of the fullest slots' largest pieces to slots with pieces below the minimum.
+    """Move ends of the fullest slots' largest pieces to slots in use that are below the minimum.
 
     Joining two tasks would double a slot's load instead. No giver falls below the minimum.
     """
@@ -214,11 +214,11 @@ def _top_up(pieces: Pieces, slots: int, min_records: int) -> Pieces:
         for skipped_giver in skipped_givers:
             heapq.heappush(givers, skipped_giver)
     rows = [(*piece, slot) for slot, group in by_slot.items() for piece in group]
-    return Pieces(*_sort_rows(rows))
+    return Pieces(*_sort_into_columns(rows))
 
 
 def _move_end_of_piece(giver: list[Piece], taker: list[Piece], max_offsets: int) -> int:
-    """Move the end of the largest piece whose range the taker does not read; return its offsets."""
+    """Move the end of the largest piece whose range the taker lacks; return its size or 0."""
     rows = {row for row, _, _ in taker}
     sizes = [(end - start, -row, i) for i, (row, start, end) in enumerate(giver) if row not in rows]
     if not sizes:
@@ -261,7 +261,7 @@ def _join_small_tasks(
 
 
 def _join_pieces(one: list[Piece], other: list[Piece]) -> list[Piece] | None:
-    """Join adjacent pieces of two tasks; None if two pieces of a range are not adjacent."""
+    """Join two tasks and merge adjacent pieces; None if pieces of a range are not adjacent."""
     joined_pieces: list[Piece] = []
     for row, start, end in sorted(one + other):
         if joined_pieces and joined_pieces[-1][0] == row:

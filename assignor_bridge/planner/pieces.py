@@ -42,7 +42,7 @@ class Pieces:
     @classmethod
     def whole(cls, batch: MicroBatch, slot: Ints) -> Pieces:
         """Return each range as one piece."""
-        return cls(np.arange(batch.ranges), batch.start, batch.end, slot)
+        return cls(np.arange(batch.range_count), batch.start, batch.end, slot)
 
     def take(self, order: Ints) -> Pieces:
         """Return the pieces at these indices, in this order."""
@@ -60,8 +60,8 @@ class Pieces:
     def predict_work(self, batch: MicroBatch, weights: Weights) -> Floats:
         """Return each piece's predicted work: a share of the variable work, plus the fixed work."""
         share_of_range = (self.end - self.start) / batch.size[self.row]
-        work, fixed = weights.work[self.row], weights.fixed[self.row]
-        return np.asarray(fixed + (work - fixed) * share_of_range)
+        work, fixed_work = weights.work[self.row], weights.fixed_work[self.row]
+        return np.asarray(fixed_work + (work - fixed_work) * share_of_range)
 
     def count_offsets_by_slot(self, slots: int) -> Floats:
         """Return the number of offsets that each slot reads."""
@@ -69,7 +69,7 @@ class Pieces:
         return np.bincount(self.slot, sizes, slots).astype(np.float64)
 
 
-def cut_ranges(batch: MicroBatch, shares: Shares, fixed: Floats) -> Pieces:
+def cut_ranges(batch: MicroBatch, shares: Shares, fixed_work: Floats) -> Pieces:
     """Turn shares of work into pieces: cut each range between offsets, in proportion to its shares.
 
     Each share includes its range's fixed work once. The variable work, above it, determines the
@@ -78,13 +78,13 @@ def cut_ranges(batch: MicroBatch, shares: Shares, fixed: Floats) -> Pieces:
     """
     row = shares.row
     start, end = batch.start[row], batch.end[row]
-    cut_shares = np.flatnonzero(np.bincount(row, minlength=batch.ranges)[row] > 1)
+    cut_shares = np.flatnonzero(np.bincount(row, minlength=batch.range_count)[row] > 1)
     if len(cut_shares):
-        variable_work = np.maximum(shares.amount - fixed[row], 0.0)
+        variable_work = np.maximum(shares.amount - fixed_work[row], 0.0)
         # A share without variable work gets no offsets; that is accepted if such shares are small.
         fixed_only_work = np.where(variable_work > 0, 0.0, shares.amount)
-        max_work = np.minimum(fixed, 0.5 * np.bincount(row, variable_work, batch.ranges))
-        subtracts_fixed = np.bincount(row, fixed_only_work, batch.ranges) <= max_work
+        max_work = np.minimum(fixed_work, 0.5 * np.bincount(row, variable_work, batch.range_count))
+        subtracts_fixed = np.bincount(row, fixed_only_work, batch.range_count) <= max_work
         work = np.where(subtracts_fixed[row], variable_work, shares.amount)[cut_shares]
         cut_row = row[cut_shares]
         relative_start, relative_end = _divide_offsets(batch.size[cut_row], cut_row, work)

@@ -42,7 +42,7 @@ USED_ALLOWANCE = 0.9
 #: Minimum piece, as a share of a slot's quota. A smaller piece is not worth a cold consumer.
 _MIN_PIECE = 0.02
 _MIN_PIECE_IF_COLD = 0.001  # if no range was read before, so that all consumers are cold
-#: Maximum cuts by an overloaded slot; two if all slots need more than one cut.
+#: Maximum cuts by an overloaded slot; fewer, but at least two, if many slots need several.
 _MAX_CUTS = 4
 _ROUNDING = 1e-9  # upper bound of the relative error of a sum of floats
 
@@ -98,7 +98,7 @@ def place(
     kept_work = np.where(is_owned, work - released_work, 0.0)
     steps: list[Shares] = []  # the shares that each step assigned
 
-    def compute_room() -> Floats:
+    def get_room_to_limit() -> Floats:
         return np.where(is_overloaded, 0.0, limit - load)
 
     def assign(shares: Shares) -> None:
@@ -108,15 +108,15 @@ def place(
 
     # 2. Keep released work on its executor.
     owner_executor = executor[owner]
-    assign(_fit_whole(unassigned_work * is_owned, owner_executor, compute_room(), executor))
+    assign(_fit_whole(unassigned_work * is_owned, owner_executor, get_room_to_limit(), executor))
     room = quota - load
     assign(_wrap_around(unassigned_work * is_owned, owner_executor, room, executor, min_pieces))
     # 3. Cut the largest ranges.
     pool, slot_pool = pools or (np.zeros_like(owner), np.zeros_like(executor))
-    is_large = unassigned_work > compute_room().max()
+    is_large = unassigned_work > get_room_to_limit().max()
     assign(_wrap_around(unassigned_work * is_large, pool, quota - load, slot_pool, min_pieces))
     # 4. Fit or cut the other ranges.
-    assign(_fit_whole(unassigned_work, pool, compute_room(), slot_pool))
+    assign(_fit_whole(unassigned_work, pool, get_room_to_limit(), slot_pool))
     assign(_wrap_around(unassigned_work, pool, quota - load, slot_pool, min_pieces))
     # 5. Sort by range.
     assigned_shares = Shares(*(np.concatenate(column) for column in zip(*steps, strict=True)))

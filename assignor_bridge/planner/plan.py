@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.table import PartitionTable
     from checkpoints.sticky_state import StickyState
 
+    FindAssignor = Callable[[str], Assignor]
+
 #: Assignors that the planner implements itself; all others assign the partitions of a group.
 _BUILT_IN = frozenset({LAG_AWARE_STICKY, FAILOVER})
 
@@ -55,11 +57,11 @@ class PlannedBatch:
 
 
 def plan_batch(
-    batch: MicroBatch, state_text: str | None, find: Callable[[str], Assignor] = lookup
+    batch: MicroBatch, state_text: str | None, find_assignor: FindAssignor = lookup
 ) -> PlannedBatch:
     """Plan one micro-batch: which executor slot reads which offsets.
 
-    `state_text` is the state after the last batch; None, or invalid text, is no state.
+    `state_text`: state after the last batch; None or invalid text is no state.
     Raises `OptionError` for invalid options or data, and `PlanError` for an invalid assignment.
 
     >>> from streaming.human_json.snapshots import parse_snapshot, plan_to_json
@@ -73,13 +75,13 @@ def plan_batch(
     2 [0, 0, 300] [1, 0, 100]
     """
     state, warning = decode_or_empty(state_text)
-    return plan_step(batch, state, find, warning)
+    return plan_step(batch, state, find_assignor, warning)
 
 
 def plan_step(
     batch: MicroBatch,
     state: StickyState,
-    find: Callable[[str], Assignor] = lookup,
+    find_assignor: FindAssignor = lookup,
     warning: str | None = None,
 ) -> PlannedBatch:
     """Plan with a decoded state (see `plan_batch`); the reasons include a `warning` about it.
@@ -93,16 +95,16 @@ def plan_step(
     """
     # 1. Select slots, and match the state.
     batch = share_slots(batch, state)
-    names = batch.settings.assignors
-    table = load_table(state, batch, None if _BUILT_IN.issuperset(names) else MAX_HOLD_BATCHES)
+    is_built_in = _BUILT_IN.issuperset(batch.options.assignors)
+    table = load_table(state, batch, None if is_built_in else MAX_HOLD_BATCHES)
     # 2. Learn and predict.
-    learned_state, error, predicted_s = learn(table, batch)
+    learned_state, prediction_error, predicted_s = learn(table, batch)
     weights = predict(learned_state, table.line, batch)
     spreads = update_spreads(table, batch, predicted_s)
     cold_read_s = update_cold_read_s(table, batch)
     # 3. Choose executors and place.
     demand = estimate_demand(batch, table, weights)
-    choice, group = _choose_assignor(batch, table, weights, find)
+    choice, group = _choose_assignor(batch, table, weights, find_assignor)
     if group is None:
         placement = place_batch(choice, batch, table, weights, demand)
     else:
@@ -114,49 +116,52 @@ def plan_step(
     if tail is None:
         tasks = pack(batch, placement.pieces, weights, demand, top_up=group is None)
     else:
-        heads = pack(batch, tail.heads, weights, demand, tail_tasks=tail.tasks)
+        heads = pack(batch, tail.heads, weights, demand, tail_count=tail.task_count)
         tasks = append_tail(batch, heads, tail)
     check_plan(placement.assignor, batch, tasks.pieces, tasks.task, len(tasks))
     # 5. Build the next state and explain.
-    next_state = remember(batch, table, learned_state, placement, tasks, calm=demand.calm)
     next_state = replace(
-        next_state,
+        remember(batch, table, learned_state, placement, tasks, calm_streak=demand.calm_streak),
         spreads=spreads,
         cold_read_s=cold_read_s,
         in_tail=find_lines_in_tail(table, tail),
     )
-    generation, plan = next_state.generation, (batch, table, weights, placement, tasks)
+    generation, inputs = next_state.generation, (batch, table, weights, placement, tasks)
     if group is not None and placement.assignment is not None:
         notify_assignor(choice.assignor, group, placement.assignment, generation)
     metrics, reasons = explain(
-        *plan, demand=demand, generation=generation, prediction_error=error, state_warning=warning
+        *inputs,
+        demand=demand,
+        generation=generation,
+        prediction_error=prediction_error,
+        state_warning=warning,
     )
-    if batch.settings.max_tail_tasks_per_slot:
+    if batch.options.max_tail_tasks_per_slot:
         tail_metrics, tail_reasons = explain_tail(tail, unpredictability)
         metrics, reasons = metrics | tail_metrics, [*reasons, *tail_reasons]
-    slots, by_slot = enumerate(tasks.slot.tolist()), placement.standbys
-    standbys = {task: by_slot[slot] for task, slot in slots if slot in by_slot}
+    standbys_by_slot, task_slots = placement.standbys, tasks.slot.tolist()
+    standbys = {t: standbys_by_slot[s] for t, s in enumerate(task_slots) if s in standbys_by_slot}
     return PlannedBatch(
         placement.assignor, batch, tasks, standbys, next_state, metrics, tuple(reasons)
     )
 
 
 def _choose_assignor(
-    batch: MicroBatch, table: PartitionTable, weights: Weights, find: Callable[[str], Assignor]
+    batch: MicroBatch, table: PartitionTable, weights: Weights, find_assignor: FindAssignor
 ) -> tuple[Choice, Group | None]:
     """Choose an assignor in the list (see `choose`); also return the group of slots to assign.
 
     The group is None if the planner implements the assignor itself.
     """
-    settings = batch.settings
-    if settings.assignors[0] in _BUILT_IN:
-        return Choice(lookup(settings.assignors[0])), None
-    candidates = configure_assignors(settings.assignors, settings.custom_options, find)
+    options = batch.options
+    if options.assignors[0] in _BUILT_IN:
+        return Choice(lookup(options.assignors[0])), None
+    assignor_by_name = configure_assignors(options.assignors, options.custom_options, find_assignor)
     group = build_slot_group(batch, table, weights)
-    choice = choose(settings.assignors, group, candidates.__getitem__)
+    choice = choose(options.assignors, group, assignor_by_name.__getitem__)
     return choice, None if choice.assignor.name in _BUILT_IN else group
 
 
-def check_assignors(options: PlannerOptions, find: Callable[[str], Assignor] = lookup) -> None:
+def check_assignors(options: PlannerOptions, find_assignor: FindAssignor = lookup) -> None:
     """Raise `OptionError` for unknown assignors, and for options that an assignor rejects."""
-    configure_assignors(options.assignors, options.custom_options, find)
+    configure_assignors(options.assignors, options.custom_options, find_assignor)

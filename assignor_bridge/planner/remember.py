@@ -28,20 +28,20 @@ def remember(
     placement: Placement,
     tasks: TaskList,
     *,
-    calm: int,
+    calm_streak: int,
 ) -> StickyState:
     """Return the next state; increase its generation if members or partitions changed.
 
-    A partition's member is now the slot of its last piece (with racks, its last near piece if any).
+    A partition's member is now the slot of its last piece (with zones, its last near piece if any).
     """
     member, position = placement.slot_of_line.copy(), learned_state.position.copy()
     last_batch_with_data, pieces = learned_state.seen.copy(), tasks.pieces
-    last_piece = np.flatnonzero(pieces.end == batch.end[pieces.row])
-    line = table.line[pieces.row[last_piece]]
-    member[line] = pieces.slot[last_piece]
+    last_pieces = np.flatnonzero(pieces.end == batch.end[pieces.row])
+    line = table.line[pieces.row[last_pieces]]
+    member[line] = pieces.slot[last_pieces]
     near_pieces = find_last_near_pieces(batch, pieces)
     member[table.line[pieces.row[near_pieces]]] = pieces.slot[near_pieces]
-    position[line] = pieces.end[last_piece]
+    position[line] = pieces.end[last_pieces]
     last_batch_with_data[line] = learned_state.batches + 1
     return replace(
         learned_state,
@@ -51,7 +51,7 @@ def remember(
         member=member,
         position=position,
         seen=last_batch_with_data,
-        calm=calm,
+        calm=calm_streak,
         hold=_compute_hold(table, batch),
     )
 
@@ -59,10 +59,10 @@ def remember(
 def _compute_hold(table: PartitionTable, batch: MicroBatch) -> int:
     """Return the number of batches without data after which a partition is forgotten.
 
-    It is twice the longest absence that ended in this batch (at least `MIN_HOLD`), so that quiet
-    partitions keep their reader and deleted partitions are dropped; it decreases by at most 1 per
-    batch. A forgotten partition that returns is recognized by a start above 0 and a lower number
-    than a remembered partition of its topic, because Kafka numbers partitions without gaps.
+    It is twice the longest absence that ended in this batch, at least `MIN_HOLD` and at most
+    `MAX_HOLD_BATCHES`, so that quiet partitions keep their reader and deleted ones are dropped. It
+    decreases by at most 1 per batch. A returning partition that was forgotten has a start above 0
+    and a lower number than a remembered partition of its topic: Kafka's numbers have no gaps.
     """
     state, is_new = table.state, ~table.was_known[table.line]
     batch_number = state.batches + 1

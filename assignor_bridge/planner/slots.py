@@ -29,7 +29,7 @@ def share_slots(batch: MicroBatch, state: StickyState) -> MicroBatch:
     >>> [e.slots for e in share_slots(parse_snapshot(snapshot)[0], StickyState.empty()).executors]
     [2, 2, 2]
     """
-    requested_slots, slots = batch.settings.slots, batch.executor_slots
+    requested_slots, slots = batch.options.slots, batch.executor_slots
     if requested_slots is None:
         return batch
     total = int(slots.sum())
@@ -42,14 +42,13 @@ def share_slots(batch: MicroBatch, state: StickyState) -> MicroBatch:
     rotation = (np.arange(len(slots)) - batch.stream * remaining_slots % len(slots)) % len(slots)
     ranking = np.lexsort((rotation, -_count_partitions(batch, state), -remainders))
     counts[ranking[:remaining_slots]] += 1
-    pairs = zip(batch.executors, counts.tolist(), strict=True)
-    used_executors = tuple(replace(executor, slots=count) for executor, count in pairs if count)
-    unused_executors = len(slots) - len(used_executors)
-    return replace(batch, executors=used_executors, unused_executors=unused_executors)
+    counted_executors = zip(batch.executors, counts.tolist(), strict=True)
+    executors = tuple(replace(executor, slots=n) for executor, n in counted_executors if n)
+    return replace(batch, executors=executors, unused_executor_count=len(slots) - len(executors))
 
 
 def _count_partitions(batch: MicroBatch, state: StickyState) -> Ints:
-    """Count each executor's partitions; a new one is credited with those lost on its host."""
+    """Return each executor's partition count; for a new one, that of those gone from its host."""
     slots = np.array([reader.slots for reader in state.readers], np.int64)
     reader = np.repeat(np.arange(len(slots)), slots)
     counts = np.bincount(reader[state.member[state.member >= 0]], minlength=len(slots)).tolist()

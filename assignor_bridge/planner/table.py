@@ -90,7 +90,7 @@ def load_table(
         column[old_index] = values[kept_lines]
         return column
 
-    reports = batch.observed
+    reports = batch.reports
     report_key = make_keys(reports.topics, reports.topic, reports.partition)
     report_key[(reports.partition < 0) | (reports.partition >= 1 << 32)] = -1
     report_line = np.searchsorted(key, report_key)
@@ -175,7 +175,7 @@ def _apply_reports(owner: Ints, report_line: Ints, batch: MicroBatch) -> tuple[I
     If a partition has several reports (it was split), it is unknown which piece each report is
     about. Such reports are used only if the partition had no owner.
     """
-    reports = batch.observed
+    reports = batch.reports
     report = np.flatnonzero(report_line >= 0)
     index_by_id = {e.id: i for i, e in enumerate(batch.executors)}
     executor_index = np.array([index_by_id.get(id_, -1) for id_ in reports.executors], np.int64)

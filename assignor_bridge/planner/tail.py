@@ -9,7 +9,7 @@ Promises, in order:
 1. There is no tail until `MIN_BATCHES` batches were predicted, or if it would not save time.
 2. A slot keeps its owned partitions: the tail takes the ends of its largest ranges, and the slot
    that a tail was cut from owns its partition in the next batch, not the tail's reader.
-3. Tails of a zone's slots are read by executors of that zone.
+3. The tail tasks of a zone's slots prefer executors of that zone.
 4. No round has tasks shorter than their overhead, and no tail task is below `minRecordsPerTask`.
 """
 
@@ -50,7 +50,7 @@ class TailCut:
     share: float
 
     @property
-    def tasks(self) -> int:
+    def task_count(self) -> int:
         """Number of tail tasks."""
         return len(self.seconds)
 
@@ -72,25 +72,25 @@ def plan_tail(
     4. Join the zones' tail tasks, longest first.
     """
     # 1. Check whether to cut.
-    is_off = not batch.settings.max_tail_tasks_per_slot or batch.settings.slots is not None
+    is_off = not batch.options.max_tail_tasks_per_slot or batch.options.slots is not None
     if is_off or unpredictability is None or weights.basis != "seconds":
         return None
     work = pieces.predict_work(batch, weights)
-    costs = TailCosts(cold_read_s, range_s=float(weights.fixed.mean()))
-    zones, zone_of_slot = _map_slots_to_zones(batch, pieces)
-    moved_offsets, tails = np.zeros(len(pieces), np.int64), list[tuple[tuple[int, ...], _Tail]]()
-    for zone in range(zones):
+    costs = TailCosts(cold_read_s, range_s=float(weights.fixed_work.mean()))
+    zone_count, zone_of_slot = _map_slots_to_zones(batch, pieces)
+    tail_offsets, tails = np.zeros(len(pieces), np.int64), list[tuple[tuple[int, ...], _Tail]]()
+    for zone in range(zone_count):
         # 2. and 3. Shape, select, and divide.
         slots = np.flatnonzero(zone_of_slot == zone)
         tail = _cut_zone(batch, weights, pieces, slots, unpredictability, work=work, costs=costs)
         if tail is not None:
             executors = np.unique(batch.slot_executor[slots]).tolist()
-            moved_offsets[tail.index] = tail.moved_offsets
+            tail_offsets[tail.piece_index] = tail.offsets
             tails.append((tuple(executors), tail))
     if not tails:
         return None
     # 4. Join.
-    return _join_zones(pieces, work, moved_offsets, tails)
+    return _join_zones(pieces, work, tail_offsets, tails)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,9 +98,9 @@ class _Tail:
     """The tail of a zone."""
 
     #: Indices of the pieces of the zone's slots.
-    index: Ints
-    #: Number of offsets taken from the end of each piece in `index`.
-    moved_offsets: Ints
+    piece_index: Ints
+    #: Number of offsets taken from the end of each piece in `piece_index`.
+    offsets: Ints
     #: Parts of each task.
     tasks: list[list[Part]]
 
@@ -126,40 +126,42 @@ def _cut_zone(
 ) -> _Tail | None:
     """Shape the tail of a zone's slots, select its work, and divide it among tasks.
 
-    `work`: predicted work of each piece. A slot whose head would keep fewer records than
+    `work`: predicted seconds of each piece. A slot whose head would keep fewer offsets than
     `minRecordsPerTask` gives nothing. If a tail task has fewer, the tail gets one round less.
-    Returns None if no tail saves time.
+    Returns None if no tail saves time, or all have such a task.
     """
-    settings, max_rounds = batch.settings, batch.settings.max_tail_tasks_per_slot
+    options, max_rounds = batch.options, batch.options.max_tail_tasks_per_slot
     if len(slots) < 2:
         return None
     speed = np.zeros(batch.slots)
     speed[slots] = 1 / weights.slowness[batch.slot_executor[slots]]
-    index = np.flatnonzero(speed[pieces.slot] > 0)
-    slot, size = pieces.slot[index], (pieces.end - pieces.start)[index]
-    batch_s = float(work[index].sum() / speed.sum())
-    slowest = max(1.0, float(1 / speed[slots].min()))
-    shape_zone = partial(shape_tail, unpredictability, batch_s, len(slots), costs, slowest=slowest)
-    cold_ranges, min_records = 0.0, settings.min_records_per_task or 0
+    piece_index = np.flatnonzero(speed[pieces.slot] > 0)
+    slot, size = pieces.slot[piece_index], (pieces.end - pieces.start)[piece_index]
+    batch_s = float(work[piece_index].sum() / speed.sum())
+    max_slowness = max(1.0, float(1 / speed[slots].min()))
+    shape_zone = partial(shape_tail, unpredictability, batch_s, len(slots), costs)
+    cold_per_slot, min_records = 0.0, options.min_records_per_task or 0
     while max_rounds:
-        shape = shape_zone(max_rounds, cold_ranges=cold_ranges)
+        shape = shape_zone(max_rounds, cold_per_slot=cold_per_slot, max_slowness=max_slowness)
         if shape is None:
             return None
         head_s = speed * batch_s * shape.head_share
-        max_piece_s = math.inf if settings.split else shape.task_s[0]
-        moved_offsets = _select_ends(
-            pieces, work, index, head_s, costs, max_piece_s=max_piece_s, split=settings.split
+        max_piece_s = math.inf if options.split else shape.task_s[0]
+        tail_offsets = _select_ends(
+            pieces, work, piece_index, head_s, costs, max_piece_s=max_piece_s, split=options.split
         )
-        head_offsets = np.bincount(slot, size - moved_offsets, batch.slots)
-        moved_offsets[head_offsets[slot] < min_records] = 0
-        whole_pieces = np.count_nonzero(moved_offsets == size)
-        if whole_pieces / len(slots) > cold_ranges:  # each of them is a cold read: does it pay?
-            cold_ranges = whole_pieces / len(slots)
+        head_offsets = np.bincount(slot, size - tail_offsets, batch.slots)
+        tail_offsets[head_offsets[slot] < min_records] = 0
+        whole_per_slot = np.count_nonzero(tail_offsets == size) / len(slots)
+        if whole_per_slot > cold_per_slot:  # each whole piece is a cold read: does it pay?
+            cold_per_slot = whole_per_slot
             continue
-        tasks = divide_ends(batch, weights, pieces, index, moved_offsets, shape=shape, costs=costs)
+        tasks = divide_ends(
+            batch, weights, pieces, piece_index, tail_offsets, shape=shape, costs=costs
+        )
         sizes = [sum(end - start for _, start, end in task) for task in tasks]
         if tasks and min(sizes) >= min_records:
-            return _Tail(index, moved_offsets, tasks)
+            return _Tail(piece_index, tail_offsets, tasks)
         max_rounds = min(max_rounds, len(shape.task_s) // len(slots)) - 1
     return None
 
@@ -167,7 +169,7 @@ def _cut_zone(
 def _select_ends(
     pieces: Pieces,
     work: Floats,
-    index: Ints,
+    piece_index: Ints,
     head_s: Floats,
     costs: TailCosts,
     *,
@@ -176,17 +178,18 @@ def _select_ends(
 ) -> Ints:
     """Return how many offsets of each piece go into the tail: ends of a slot's largest pieces.
 
-    `work`: seconds of each piece. `index`: the pieces to choose from. `head_s`: seconds that each
-    slot keeps. `max_piece_s`: only pieces of at most this length are moved. A slot's only piece is
-    never moved whole. Without `split`, pieces are moved whole or not at all.
+    `work`: seconds of each piece. `piece_index`: the pieces to choose from. `head_s`: seconds that
+    each slot keeps. `max_piece_s`: only pieces of at most this length are moved. A slot's only
+    piece is never moved whole. Without `split`, pieces are moved whole or not at all.
     """
-    slot, size, piece_s = pieces.slot[index], (pieces.end - pieces.start)[index], work[index]
+    slot, piece_s = pieces.slot[piece_index], work[piece_index]
+    size = (pieces.end - pieces.start)[piece_index]
     fits = piece_s <= max_piece_s
     order = np.lexsort((-piece_s, ~fits, slot))
     excess_s = np.bincount(slot, piece_s, len(head_s)) - head_s
     moved_before_s = np.cumsum(piece_s[order]) - piece_s[order]
     moved_before_s -= moved_before_s[np.searchsorted(slot[order], slot[order])]
-    share = np.zeros(len(index))
+    share = np.zeros(len(piece_index))
     share[order] = np.clip((excess_s[slot[order]] - moved_before_s) / piece_s[order], 0.0, 1.0)
     share *= fits
     # Do not move a part that is read faster than its consumer starts, or leave such a remainder.
@@ -201,10 +204,10 @@ def _select_ends(
 
 
 def _join_zones(
-    pieces: Pieces, work: Floats, moved_offsets: Ints, tails: list[tuple[tuple[int, ...], _Tail]]
+    pieces: Pieces, work: Floats, tail_offsets: Ints, tails: list[tuple[tuple[int, ...], _Tail]]
 ) -> TailCut:
-    """Return the heads, and the tail tasks of all zones (executors and tail), longest first."""
-    head_end = pieces.end - moved_offsets
+    """Return the heads, and the tail tasks of all zones (executors, tail), longest first."""
+    head_end = pieces.end - tail_offsets
     nonempty_heads = np.flatnonzero(head_end > pieces.start)
     heads = Pieces(pieces.row, pieces.start, head_end, pieces.slot).take(nonempty_heads)
     s_per_offset = work / (pieces.end - pieces.start)
@@ -215,7 +218,7 @@ def _join_zones(
             for task in tail.tasks
         ]
     tasks.sort(key=lambda row: -row[0])
-    # Sort each task's parts by piece: by range and offset.
+    # Sort each task's parts by piece, and so by range and offset.
     rows = [(i, s, e, n) for n, (_, _, task) in enumerate(tasks) for i, s, e in sorted(task)]
     piece, start, end, task = np.array(rows, np.int64).T
     tail_pieces = Pieces(pieces.row[piece], start, end, pieces.slot[piece])

@@ -64,8 +64,8 @@ def shape_tail(
     costs: TailCosts,
     max_tasks_per_slot: int,
     *,
-    cold_ranges: float = 0.0,
-    slowest: float = 1.0,
+    cold_per_slot: float = 0.0,
+    max_slowness: float = 1.0,
 ) -> TailShape | None:
     """Return the shape with the least expected time; None if no tail saves enough.
 
@@ -75,8 +75,8 @@ def shape_tail(
     3. Estimate the seconds above `batch_s` with each k, and choose the least. The slowest of the
        last tasks delays the batch, so more and shorter rounds pay if times deviate.
 
-    `batch_s`: predicted seconds of the batch. `cold_ranges`: whole ranges in the tail, per slot.
-    `slowest`: slowness of the slowest executor.
+    `batch_s`: predicted seconds of the batch. `cold_per_slot`: whole ranges in the tail, per slot.
+    `max_slowness`: slowness of the slowest executor.
     """
     if slots < 2 or batch_s <= 0 or unpredictability <= 0:
         return None
@@ -85,8 +85,8 @@ def shape_tail(
     tail_s, max_sigmas = tail_share * batch_s, _expect_maximum(slots)
     late_heads_s = batch_s * max(0.0, math.exp((max_sigmas - _HEAD_SIGMAS) * unpredictability) - 1)
     late_factor = math.exp(min(max_sigmas * unpredictability, 50.0))  # slowest of `slots` tasks
-    least_excess_s = batch_s * (late_factor - 1 - _MIN_SAVING)  # no tail, less the minimum
-    decay, best_round_s = max(tail_share, 1 - 1 / slowest), list[float]()
+    least_excess_s = batch_s * (late_factor - 1 - _MIN_SAVING)  # no tail, less the minimum saving
+    decay, best_round_s = max(tail_share, 1 - 1 / max_slowness), list[float]()
     for rounds in range(1, max_tasks_per_slot + 1):
         # 2. Compute the lengths of the rounds.
         first_s = tail_s * (1 - decay) / (1 - decay**rounds)
@@ -94,9 +94,9 @@ def shape_tail(
         if round_s[-1] < costs.total_s:
             break
         # 3. Estimate, and choose. A head of a range with a tail starts with a cold read, too.
-        cold_s = costs.cold_read_s * (1 + cold_ranges)
-        late_s = max(late_heads_s, first_s * slowest - tail_s)
-        end_s = _UNEVEN_END * round_s[-1] * slowest * late_factor
+        cold_s = costs.cold_read_s * (1 + cold_per_slot)
+        late_s = max(late_heads_s, first_s * max_slowness - tail_s)
+        end_s = _UNEVEN_END * round_s[-1] * max_slowness * late_factor
         excess_s = late_s + end_s + rounds * costs.total_s + cold_s
         if excess_s < least_excess_s:
             least_excess_s, best_round_s = excess_s, round_s

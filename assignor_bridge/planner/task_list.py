@@ -22,8 +22,8 @@ class TaskList:
     task: Ints
     #: Slot (over all executors) of each task.
     slot: Ints
-    #: Number of the task's consumer on the executor: the slot's number for its first task, plus the
-    #: executor's number of slots for each additional task; -1 for tail tasks.
+    #: Number of the task's consumer on the executor: the slot's number for a slot's first task,
+    #: plus the executor's number of slots for each additional task; -1 for tail tasks.
     consumer: Ints
     #: Index of the executor of each task; -1 if the task may run anywhere.
     executor: Ints
@@ -38,7 +38,7 @@ class TaskList:
         return len(self.slot)
 
     @property
-    def heads(self) -> int:
+    def head_count(self) -> int:
         """Number of tasks before the tail tasks."""
         return len(self) - len(self.tail_seconds)
 
@@ -48,14 +48,15 @@ def append_tail(batch: MicroBatch, heads: TaskList, cut: TailCut) -> TaskList:
 
     A tail task's slot is the one that its first piece was cut from.
     """
-    unassigned = np.full(cut.tasks, -1)
+    no_index = np.full(cut.task_count, -1)
+    first_piece = np.searchsorted(cut.task, np.arange(cut.task_count))
     return TaskList(
         heads.pieces.append(cut.pieces),
         np.append(heads.task, len(heads) + cut.task),
-        np.append(heads.slot, cut.pieces.slot[np.searchsorted(cut.task, np.arange(cut.tasks))]),
-        np.append(heads.consumer, unassigned),
-        np.append(heads.executor, unassigned),
+        np.append(heads.slot, cut.pieces.slot[first_piece]),
+        np.append(heads.consumer, no_index),
+        np.append(heads.executor, no_index),
         heads.notes,
         cut.seconds,
-        ((),) * cut.tasks if batch.anonymous else cut.executors,
+        ((),) * cut.task_count if batch.anonymous else cut.executors,
     )

@@ -27,9 +27,9 @@ MIN_BATCHES = 3
 
 
 def measure_spread(
-    predicted_s: Floats, seconds: Floats, task: Ints, partition: Ints
+    predicted_s: Floats, reported_s: Floats, task: Ints, partition: Ints
 ) -> float | None:
-    """Return the standard deviation of log(seconds / predicted seconds) over tasks.
+    """Return the standard deviation of log(reported / predicted seconds) over tasks.
 
     `task` and `partition` are those of each report. Tasks are weighted by their predicted seconds,
     because short ones hardly delay a batch. Tasks of a partition are not independent. Returns None
@@ -39,7 +39,7 @@ def measure_spread(
     >>> round(measure_spread(two, np.array([1.0, math.e]), task, partition=task), 3)
     0.707
     """
-    predicted_task_s, task_s = np.bincount(task, predicted_s), np.bincount(task, seconds)
+    predicted_task_s, task_s = np.bincount(task, predicted_s), np.bincount(task, reported_s)
     rows = np.flatnonzero((predicted_task_s > 0) & (task_s > 0))
     if len(rows) < 2:
         return None
@@ -61,7 +61,7 @@ def update_spreads(
     task, because tails and cut ranges mostly have a task for each piece. `predicted_s`: see
     `predict_reports`.
     """
-    spreads, reports, warm_s = table.state.spreads, batch.observed, batch.observed.warm_seconds
+    spreads, reports, warm_s = table.state.spreads, batch.reports, batch.reports.warm_seconds
     if predicted_s is None:
         return spreads
     rows = np.flatnonzero(
@@ -73,15 +73,15 @@ def update_spreads(
     )
     owner, is_owner = table.owner[table.report_line[rows]], is_read_by_owner(table, batch, rows)
     task = np.where(is_owner, owner, batch.slots + np.arange(len(rows)))
-    seconds = np.minimum(warm_s[rows], 1e15)
-    spread = measure_spread(predicted_s[rows], seconds, task, table.report_line[rows])
+    reported_s = np.minimum(warm_s[rows], 1e15)
+    spread = measure_spread(predicted_s[rows], reported_s, task, table.report_line[rows])
     return spreads if spread is None else (*spreads, min(spread, 10.0))[-_MAX_BATCHES:]
 
 
 def compute_unpredictability(spreads: Sequence[float]) -> float | None:
-    """Return the median spread of the last five batches; None if fewer than three are known.
+    """Return the median of the last five `spreads`; None if fewer than three are known.
 
-    Missing batches have a spread of 0.
+    Missing spreads count as 0.
 
     >>> compute_unpredictability([0.5, 0.3, 0.4]), compute_unpredictability([0.5, 0.3, 0.4, 0.6])
     (0.3, 0.4)

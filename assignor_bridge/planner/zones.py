@@ -6,8 +6,8 @@ Promises, in order:
 2. As little work as possible is read in a zone without a replica. To reduce it, a range leaves its
    owner's zone only if that pays, and only while the other zone is below its fill level. So small
    changes of load do not move ranges back and forth.
-3. Within a zone, the promises of `place` hold. A range is cut between zones only where a zone's
-   share ends, at most once per group of similar ranges.
+3. Within a zone, the promises of `place` hold. For each zone and group of similar ranges,
+   at most a few ranges are cut between zones.
 
 If near and far zones share a range, the far zones read its tail. A consumer fetches beyond the end
 of its piece, and in a far zone those bytes would cross zones unused. The range's last near reader
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 #: Maximum zones that placement supports, because there can be a group for each subset of zones.
 MAX_ZONES = 8
-#: Levels of a zone above its fair share, as shares of `max_imbalance`: its quota, its fill level up
-#: to which it takes near work, and its limit up to which it keeps its work.
+#: `ZoneCapacity`'s fields, in that order, above a zone's fair share, as shares of `max_imbalance`:
+#: quota, fill level (a zone takes near work up to it), and limit (it keeps its work up to it).
 _ZONE_LEVELS = (0.0, 0.7, 0.85)
 #: Minimum work that moves to another zone, as a share of the smallest quota; it avoids some cuts.
 _MIN_PIECE = 0.002
@@ -64,7 +64,7 @@ class ZoneMap(NamedTuple):
 
 def map_zones(batch: MicroBatch, weights: Weights, slots: Ints) -> ZoneMap | None:
     """Return which zones ranges are near to; None if zones make no difference or are not used."""
-    zones, price = batch.zones, batch.settings.zone_price_per_gb
+    zones, price = batch.zones, batch.options.zone_price_per_gb
     if zones is None or batch.replicas is None or not price:
         return None
     slot_zone = zones.zone_of_executor[batch.slot_executor[slots]]
@@ -83,10 +83,10 @@ def map_zones(batch: MicroBatch, weights: Weights, slots: Ints) -> ZoneMap | Non
 def find_last_near_pieces(batch: MicroBatch, pieces: Pieces) -> Ints:
     """Return the index of each cut range's last piece with a near reader; none without zones."""
     zones, replicas = batch.zones, batch.replicas
-    has_price = bool(batch.settings.zone_price_per_gb)
+    has_price = bool(batch.options.zone_price_per_gb)
     if zones is None or replicas is None or not has_price or len(zones.names) > MAX_ZONES:
         return np.empty(0, np.int64)
-    cut_pieces = np.flatnonzero(np.bincount(pieces.row, minlength=batch.ranges)[pieces.row] > 1)
+    cut_pieces = np.flatnonzero(np.bincount(pieces.row)[pieces.row] > 1)
     zone = zones.zone_of_executor[batch.slot_executor[pieces.slot[cut_pieces]]]
     near_pieces = cut_pieces[zones.near[replicas.code[pieces.row[cut_pieces]], zone]]
     near_pieces = near_pieces[np.lexsort((pieces.start[near_pieces], pieces.row[near_pieces]))]
@@ -125,7 +125,7 @@ def divide_by_zone(
     quota, executor, max_imbalance = capacity.quota, capacity.executor, capacity.max_imbalance
     if zones is None:
         return Parts(np.arange(len(work)), owner * 0, work, owner, capacity, executor * 0, None)
-    row, zone, part_work = _divide_among_zones(work, owner, capacity, zones, min_piece)
+    row, zone, part_work = _cut_into_parts(work, owner, capacity, zones, min_piece)
     zone_quota = np.bincount(zones.slot_zone, quota)
     zone_fill = np.bincount(zone, part_work, len(zone_quota)) / zone_quota
     slot_fill = np.maximum(zone_fill, 1e-300)[zones.slot_zone]
@@ -149,7 +149,7 @@ def join_parts(parts: Parts, shares: Shares, work: Floats, owner: Ints) -> Share
         added_shares = (unplaced_parts, slot, parts.work[unplaced_parts])
         shares = Shares(*(np.append(a, b) for a, b in zip(shares, added_shares, strict=True)))
     row = parts.row[shares.row]
-    is_significant = shares.amount > _ROUNDING * work[row]  # not a rounding error between two zones
+    is_significant = shares.amount > _ROUNDING * work[row]  # rounding can leave slivers
     is_significant |= (np.bincount(row, is_significant) == 0)[row]
     shares = Shares(row, shares.slot, shares.amount).take(is_significant)
     return _sort_shares(shares, owner, ~parts.near[shares.row, parts.slot_zone[shares.slot]])
@@ -161,18 +161,18 @@ def place_parts_whole(parts: Parts, work: Floats, owner: Ints, capacity: Capacit
     range_zone, slot = np.empty((2, len(work)), np.int64)
     range_zone[parts.row[by_work]] = parts.zone[by_work]  # the largest part's zone is written last
     for zone in np.unique(range_zone).tolist():
-        rows, slots = np.flatnonzero(range_zone == zone), np.flatnonzero(parts.slot_zone == zone)
+        rows, zone_slots = (np.flatnonzero(z == zone) for z in (range_zone, parts.slot_zone))
         local_slot = np.full(len(parts.slot_zone) + 1, -1, np.int64)
-        local_slot[slots] = np.arange(len(slots))
+        local_slot[zone_slots] = np.arange(len(zone_slots))
         zone_work, zone_owner = work[rows], local_slot[owner[rows]]
-        quota, executor = capacity.quota[slots], capacity.executor[slots]
+        quota, executor = capacity.quota[zone_slots], capacity.executor[zone_slots]
         imbalance = float(capacity.max_imbalance)
         zone_slot = place_whole(zone_work, zone_owner, quota, executor, max_imbalance=imbalance)
-        slot[rows] = slots[zone_slot]
+        slot[rows] = zone_slots[zone_slot]
     return slot
 
 
-def _divide_among_zones(
+def _cut_into_parts(
     work: Floats, owner: Ints, capacity: Capacity, zones: ZoneMap, min_piece: float
 ) -> tuple[Ints, Ints, Floats]:
     """Return the range, the zone, and the work of each part.

@@ -34,7 +34,7 @@ def unpack_batch(request: BatchRequest, options: PlannerOptions) -> MicroBatch:
         *unpack_ranges(request.ranges),
         messages.to_model_executors(request.executors),
         options=options,
-        observed=unpack_reports(request.observed),
+        reports=unpack_reports(request.observed),
         parallelism=request.parallelism,
         allocation=messages.to_model_allocation(plan_request.allocation) if plan_request else None,
         replicas=unpack_racks(request.racks, request.ranges),

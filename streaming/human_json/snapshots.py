@@ -140,7 +140,7 @@ def parse_snapshot(value: Any) -> tuple[MicroBatch, str | None]:
         np.array([row.end for row in ranges], np.int64),
         [model.Executor(**dict(executor)) for executor in snapshot.executors],
         options=parse_options(options),
-        observed=ReadReports.of(
+        reports=ReadReports.of(
             encode_names([row.topic for row in reports]),
             np.array([row.partition for row in reports], np.int64),
             encode_names([row.executor for row in reports]),
@@ -180,8 +180,8 @@ def plan_to_json(planned_batch: PlannedBatch) -> dict[str, Any]:
         )
     for task, standbys in planned_batch.standbys.items():
         json_tasks[task]["standbys"] = list(standbys)
-    tails = zip(json_tasks[tasks.heads :], tasks.tail_seconds, tasks.tail_executors, strict=True)
-    for json_task, seconds, executors in tails:
+    tails = zip(tasks.tail_seconds, tasks.tail_executors, strict=True)
+    for json_task, (seconds, executors) in zip(json_tasks[tasks.head_count :], tails, strict=True):
         json_task["tail"] = {"seconds": seconds, "executors": [executor_ids[e] for e in executors]}
     return {
         "assignor": planned_batch.assignor,

@@ -77,7 +77,7 @@ def list_checkpoint_positions(checkpoint: Checkpoint, source: str | None = None)
     positions = []
     for name in checkpoint.sources if source is None else (source,):
         state = checkpoint.states.get(name)
-        executors = state.last_executors() if state else {}
+        executors = state.map_last_executors() if state else {}
         ends = flatten_offsets(checkpoint.ends_of(name, checkpoint.last_committed))
         planned_ends = flatten_offsets(checkpoint.ends_of(name, checkpoint.last_planned))
         for tp in sorted({*ends, *planned_ends}):

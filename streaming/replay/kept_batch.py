@@ -17,7 +17,7 @@ from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor, Partition
 from assignor_bridge.options import LAG_AWARE_STICKY, parse_options
 from assignor_bridge.planner.batch import ANONYMOUS, ReadReports, build_batch, encode_names
-from assignor_bridge.planner.costs import compute_log_slowness, read_paces
+from assignor_bridge.planner.costs import compute_log_slowness, get_paces
 from checkpoints.state_text import decode_or_empty
 from checkpoints.sticky_state import StickyState
 from streaming.replay.plan_log import read_plan_log
@@ -103,7 +103,7 @@ def _read_from_plan_log(
         return None
     took_s_by_partition: Mapping[Partition, float] = {}
     for next_plan in plan_by_batch.values():  # at most one
-        took_s_by_partition = _sum_report_seconds(next_plan.batch.observed, plan.outcome.state)
+        took_s_by_partition = _sum_report_seconds(next_plan.batch.reports, plan.outcome.state)
     comparison = "the same plan"
     if not plan.is_reproduced:
         comparison = "a different plan, probably because another version made the logged one"
@@ -114,7 +114,7 @@ def _read_from_plan_log(
 
 def _sum_report_seconds(reports: ReadReports, state: StickyState) -> dict[Partition, float]:
     """Return each partition's reported warm seconds, scaled to a usual executor, if positive."""
-    slowness = np.exp(compute_log_slowness(read_paces(state, reports.executors)))
+    slowness = np.exp(compute_log_slowness(get_paces(state, reports.executors)))
     took_s_by_partition: dict[Partition, float] = {}
     columns = reports.topic, reports.partition, reports.warm_seconds / slowness[reports.executor]
     for topic, partition, seconds in zip(*(c.tolist() for c in columns), strict=True):
@@ -163,7 +163,7 @@ def _rebuild_batch(state_by_batch: Mapping[int, StickyState], target: ReplayBatc
         np.array([r.end for r in target.ranges], np.int64),
         executors if is_named else [],
         options=parse_options({"assignor": LAG_AWARE_STICKY}),
-        observed=ReadReports.empty(),
+        reports=ReadReports.empty(),
         parallelism=max(sum(e.slots for e in executors), 1),
         partitions=target.partition_counts,
     )
@@ -171,7 +171,7 @@ def _rebuild_batch(state_by_batch: Mapping[int, StickyState], target: ReplayBatc
     origin = "the states in the checkpoint, with default options and no racks (states have neither)"
     if previous_state is None and state.batches > 1:
         origin += ". The readers of the previous batch are no longer stored"
-    last_readers = {Partition(*tp): r.executor for tp, r in state.last_executors().items()}
+    last_readers = {Partition(*tp): r.executor for tp, r in state.map_last_executors().items()}
     partitions_read = {r.tp for r in target.ranges}
     readers = {tp: executor for tp, executor in last_readers.items() if tp in partitions_read}
     return KeptBatch(target.batch, batch, old_state, origin, readers)

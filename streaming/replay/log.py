@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.model import Executor, OffsetRange, Partition
-from assignor_bridge.planner.costs import compute_log_factors, compute_log_slowness, read_paces
+from assignor_bridge.planner.costs import compute_log_factors, compute_log_slowness, get_paces
 from streaming.observe.checkpoint_files import read_checkpoint
 
 if TYPE_CHECKING:
@@ -144,6 +144,6 @@ def compute_costs(state: StickyState | None) -> Costs | None:
         for topic, partition, cost, factor in zip(*(c.tolist() for c in columns), strict=True)
         if factor and math.isfinite(cost)
     }
-    factors = np.exp(compute_log_slowness(read_paces(state, state.paces))).tolist()
+    factors = np.exp(compute_log_slowness(get_paces(state, state.paces))).tolist()
     slowness = {name: f for name, f in zip(state.paces, factors, strict=True) if f != 1}
     return Costs(record_s, state.common.fixed, unusual_costs, slowness)

@@ -150,9 +150,9 @@ def _plan_again(
             break
         if is_spark_mapping(name):
             continue
-        settings = replace(kept_batch.batch.settings, assignors=(name,))
+        options = replace(kept_batch.batch.options, assignors=(name,))
         try:
-            batch = replace(kept_batch.batch, settings=settings)
+            batch = replace(kept_batch.batch, options=options)
             other_outcome = plan_step(batch, kept_batch.old_state, find_assignor)
         except AssignorError:  # an assignor that refuses the batch did not plan it
             continue
@@ -189,9 +189,9 @@ def _explain_partitions(
     slot_load = np.bincount(pieces.slot, piece_work, batch.slots) * slot_slowness
     unmoved_load = np.bincount(owner[is_owned], weights.work[is_owned], batch.slots) * slot_slowness
     ideal_load = float(slot_load.max(initial=0.0)) / (1 + float(outcome.metrics["imbalance"]))
-    load_limit = ideal_load * (1 + batch.settings.max_imbalance)
+    load_limit = ideal_load * (1 + batch.options.max_imbalance)
     stories = []
-    for row in range(batch.ranges):
+    for row in range(batch.range_count):
         tp = _name_partition(batch, row)
         owner_slot, work = int(owner[row]), float(weights.work[row])
         previous_slot = _name_slot(batch, owner_slot) if owner_slot >= 0 else None
@@ -201,7 +201,7 @@ def _explain_partitions(
             why = f"{outcome.assignor} uses its own rules"
         elif change in _REASONS:
             why = _REASONS[change]
-            if work * slot_slowness.min() > load_limit and not batch.settings.split:
+            if work * slot_slowness.min() > load_limit and not batch.options.split:
                 why += "; its cost exceeds the limit, but assignor.split=false forbids a split"
         elif work * slot_slowness.min() > load_limit:
             why = f"its cost is {format_amount(work, weights)}, more than one slot may take"
@@ -229,7 +229,7 @@ def _list_pieces(outcome: PlannedBatch) -> dict[int, list[Piece]]:
     pieces_by_row: dict[int, list[Piece]] = defaultdict(list)
     columns = (pieces.row, pieces.start, pieces.end, pieces.slot, tasks.task)
     for row, start, end, slot, task in sorted(zip(*(c.tolist() for c in columns), strict=True)):
-        tail = () if task < tasks.heads else (True, tail_executors[task - tasks.heads])
+        tail = () if task < tasks.head_count else (True, tail_executors[task - tasks.head_count])
         pieces_by_row[row].append(Piece(*_name_slot(batch, slot), start, end, *tail))
     return pieces_by_row
 

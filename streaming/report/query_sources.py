@@ -107,11 +107,11 @@ def _collect_source(
     return SourceFacts(
         batches,
         last_assignor or (LAG_AWARE_STICKY if state is not None else None),
-        plans[-1].batch.settings.split if plans else None,
+        plans[-1].batch.options.split if plans else None,
         {tp: cost / costs.record_s for tp, cost in costs.unusual_costs.items()} if costs else {},
         _list_slowness(state, costs),
         {r.executor: r.host for r in state.readers} if state else {},
-        dict(plans[-1].batch.settings.weights) if plans else {},
+        dict(plans[-1].batch.options.weights) if plans else {},
     )
 
 
@@ -161,7 +161,7 @@ def _collect_fields(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str,
     slot_pairs = zip(batch.slot_executor.tolist(), batch.slot_number.tolist(), strict=True)
     slots = [f"{executors[executor]}/{number}" for executor, number in slot_pairs]
     piece_offsets, planned_sizes = dict[Partition, int](), defaultdict[_Key, dict[str, int]](dict)
-    columns = pieces.row, pieces.slot, pieces.end - pieces.start, tasks.task >= tasks.heads
+    columns = pieces.row, pieces.slot, pieces.end - pieces.start, tasks.task >= tasks.head_count
     for row, slot, size, is_in_tail in zip(*(c.tolist() for c in columns), strict=True):
         tp = Partition(batch.topics[int(batch.topic[row])], int(batch.partition[row]))
         if is_in_tail:  # any slot may read it
@@ -172,7 +172,7 @@ def _collect_fields(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str,
         piece_offsets[tp] = max(piece_offsets.get(tp, 0), slot_sizes[slots[slot]])
     fields: dict[str, Any] = {"slots": batch.slots, "piece_offsets": piece_offsets}
     reads, seconds = _sum_reports(next_plan, executors[0] if batch.anonymous else None)
-    if not reads or sum(reads.values()) > 1.01 * batch.total:  # the reports cover several batches
+    if not reads or sum(reads.values()) > 1.01 * batch.total_offsets:  # reports of several batches
         return fields
     sizes = {key: sum(slot_sizes.values()) for key, slot_sizes in planned_sizes.items()}
     fields["slot_seconds"] = _divide_among_slots(planned_sizes, reads, seconds, slots)
@@ -187,7 +187,7 @@ def _sum_reports(plan: LoggedPlan | None, executor_id: str | None) -> tuple[_Amo
     reads, seconds = defaultdict[_Key, float](float), defaultdict[_Key, float](float)
     if plan is None:
         return {}, {}
-    rows = plan.batch.observed
+    rows = plan.batch.reports
     columns = rows.topic, rows.partition, rows.executor, rows.records, rows.offsets, rows.seconds
     reports = zip(*(column.tolist() for column in columns), strict=True)
     for topic, partition, executor, records, offsets, took_s in reports:

@@ -120,7 +120,7 @@ class SimulatedQuery:
             batch.start + batch.records,
             batch.executors,
             options=parse_options({"assignor": self.name, **self.options}),
-            observed=self.observed,
+            reports=self.observed,
             parallelism=1,
             replicas=batch.replicas,
             partitions=batch.partition_counts,
@@ -219,7 +219,7 @@ def list_tasks(outcome: PlannedBatch) -> list[PlacedTask]:
     ):
         ranges_by_task[task].append(OffsetRange(batch.topics[topic], partition, start, end))
     ids = [executor.id for executor in batch.executors]
-    executor, heads = batch.slot_executor[outcome.tasks.slot].tolist(), outcome.tasks.heads
+    executor, heads = batch.slot_executor[outcome.tasks.slot].tolist(), outcome.tasks.head_count
     head_tasks = [
         PlacedTask(ids[executor[task]], tuple(ranges))
         for task, ranges in enumerate(ranges_by_task[:heads])

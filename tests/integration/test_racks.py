@@ -184,7 +184,7 @@ def test_a_variable_of_executors_is_known_once_they_have_read(
     assert asked[0] == (dict.fromkeys(ids), [])
     assert asked[-1] == (dict.fromkeys(ids, "127.0.0.1"), [["a"]] * 4)
     [*_, last] = metrics_of(progresses)  # where executors are is spelt as no broker spells it
-    unused_rack = "executors run in rack 127.0.0.1, where no partition has a replica"
+    unused_rack = "executors run in rack 127.0.0.1, where no replica is known"
     assert unused_rack in last["assignor.zoneAdvice"]
     [told] = driver_log.lines("plans by zones")
     assert "racks of the others: 127.0.0.1; 0 of 4 partitions have no known rack" in told

@@ -164,7 +164,7 @@ def test_cuts_follow_the_shares(data):
         np.concatenate([slots for _, slots, _ in cuts]),
         np.concatenate([shares for _, _, shares in cuts]),
     )
-    pieces = cut_ranges(batch, columns, np.zeros(batch.ranges))
+    pieces = cut_ranges(batch, columns, np.zeros(batch.range_count))
     expected = []
     for row, slots, shares in cuts:
         done, since = 0.0, start[row]

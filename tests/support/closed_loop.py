@@ -47,7 +47,7 @@ class Loop:
         options = {"assignor": "lag-aware-sticky"}
         batch = build_batch(
             topic, numbers, start, start + count, self.executors, options=parse_options(options),
-            observed=self.observed, parallelism=1,
+            reports=self.observed, parallelism=1,
         )  # fmt: skip
         outcome = plan_step(batch, decode(encode(self.state)))
         self.state, pieces = outcome.state, outcome.tasks.pieces
@@ -69,7 +69,7 @@ class Loop:
             (self.fixed + count * whole).sum() / (1 / slowness[batch.slot_executor]).sum()
         )
         first = pieces.start == batch.start[pieces.row]
-        head_pieces = int(np.count_nonzero(outcome.tasks.task < outcome.tasks.heads))
+        head_pieces = int(np.count_nonzero(outcome.tasks.task < outcome.tasks.head_count))
         readers = {p: names[e] for p, e in zip(number[first], executor[first], strict=True)}
         return Step(
             outcome, head_pieces, float(busy.max() / busy.mean()), busy.max() / ideal, readers

@@ -90,7 +90,7 @@ def to_batch(snapshot: Snapshot) -> MicroBatch:
         np.array([r.end for r in ranges], np.int64),
         snapshot.executors,
         options=parse_options(snapshot.options),
-        observed=ReadReports.of(
+        reports=ReadReports.of(
             encode_names([o.topic for o in reports]),
             np.array([o.partition for o in reports], np.int64),
             encode_names([o.executor for o in reports]),

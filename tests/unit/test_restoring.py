@@ -39,7 +39,7 @@ def test_a_valid_state_is_restored_for_any_common_topic() -> None:
 @pytest.mark.parametrize(
     ("text", "topics", "why"),
     [
-        pytest.param("", ("t",), "truncated: 0 bytes", id="empty"),
+        pytest.param("", ("t",), "truncated: 0 of at least 8 bytes", id="empty"),
         pytest.param(None, ("a", "b"), "belongs to topics t; .* reads a, b", id="other topics"),
     ],
 )

@@ -63,7 +63,7 @@ def test_a_plan_requests_executors_with_dynamic_allocation():
     request = {**SNAPSHOT, "executors": [], "observed": [], "allocation": ALLOCATION}
     asking = plan(request)
     assert len(asking["tasks"]) == 2  # one task per partition
-    assert "plans 2 tasks to request executors (0 present, limit: 4)" in asking["reasons"]
+    assert "plans at least 2 tasks to request executors (0 present, limit: 4)" in asking["reasons"]
 
 
 def test_without_executors_tasks_have_no_executor():

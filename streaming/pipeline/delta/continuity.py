@@ -40,8 +40,8 @@ def check_continuity(
         return
     if writer.table_exists:
         _check_log(spark, writer, checkpoint, last_batches)
-    elif last_batches.completed is not None:
-        raise make_lost_table_error(writer.table.title, checkpoint, last_batches.completed)
+    elif last_batches.completed_batch_id is not None:
+        raise make_lost_table_error(writer.table.title, checkpoint, last_batches.completed_batch_id)
 
 
 def check_sources(sources: Sequence[PlanSource], checkpoint: str, batches: LastBatches) -> None:
@@ -92,11 +92,11 @@ def _check_log(
     title, query_id = writer.table.title, batches.query_id
     # Several upserts may merge the same records: the second merge changes nothing.
     may_be_shared = writer.sink.mode == "upsert" or writer.sink.shared
-    if query_id is None and batches.completed is None and may_be_shared:
+    if query_id is None and batches.completed_batch_id is None and may_be_shared:
         return
     log = read_table_log(HadoopFolder(writer.table.find_location(spark), spark), query_id)
-    last_completed = NO_BATCH if batches.completed is None else batches.completed
-    last_planned = NO_BATCH if batches.planned is None else batches.planned.batch_id
+    last_completed = NO_BATCH if batches.completed_batch_id is None else batches.completed_batch_id
+    last_planned = NO_BATCH if batches.planned_batch is None else batches.planned_batch.batch_id
     if query_id is None:
         log = replace(log, batch=NO_BATCH)
     mismatch = describe_mismatch(log, checkpoint, last_planned, last_completed)

@@ -67,11 +67,11 @@ class Group:
     def _completed_ends(self) -> dict[int, int]:
         """Where the last batch ended that is complete in the checkpoint."""
         last = read_last_batches(self._folder)
-        if last.completed is None:
+        if last.completed_batch_id is None:
             return {}
-        if last.planned is not None:
-            self._ends[last.planned.batch_id] = last.planned.ends
-        ends = self._ends.get(last.completed)
+        if last.planned_batch is not None:
+            self._ends[last.planned_batch.batch_id] = last.planned_batch.ends
+        ends = self._ends.get(last.completed_batch_id)
         if ends is None:  # it was planned when nobody looked
             done = read_checkpoint_folder(self._folder).last_committed
             ends = done.ends if done else {}

@@ -160,7 +160,7 @@ class Scene:
 
     def is_in_a_batch(self) -> bool:
         """Whether a batch is in Spark's log of offsets and not yet in that of commits."""
-        planned = read_last_batches(LocalFolder(Path(self.checkpoint))).planned
+        planned = read_last_batches(LocalFolder(Path(self.checkpoint))).planned_batch
         return planned is not None and not planned.committed
 
     def ends(self) -> dict[int, int]:

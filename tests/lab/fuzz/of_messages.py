@@ -76,7 +76,7 @@ def _read_state(data: bytes) -> None:
     else:
         text = body.decode("utf-8", "replace")
     state = decode(text)
-    state.last_executors()
+    state.map_last_executors()
     again = encode(decode(encode(state)))
     assert again == encode(decode(again)), "what is written is not read as the same"
     outcome = plan_batch(*parse_snapshot({**SNAPSHOT, "state": text}))

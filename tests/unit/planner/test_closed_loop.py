@@ -84,7 +84,7 @@ def test_a_first_batch_of_few_records_does_not_make_records_free(seed):
     start = np.array([loop.ends[number] for number in range(8)])
     backlog = build_batch(
         (("t",), np.zeros(8, np.int64)), np.arange(8), start, start + 20_000, loop.executors,
-        options=parse_options({"assignor": "lag-aware-sticky"}), observed=loop.observed,
+        options=parse_options({"assignor": "lag-aware-sticky"}), reports=loop.observed,
         parallelism=1,
     )  # fmt: skip
     expected = forecast(backlog, loop.state)

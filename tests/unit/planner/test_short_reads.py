@@ -147,7 +147,7 @@ def test_is_short(change: dict[str, Any], short: bool) -> None:
         np.full(1, 40),
         (Executor("0", "h", 2),),
         options=parse_options({"assignor": "lag-aware-sticky", **case.get("options", {})}),
-        observed=ReadReports.empty(),
+        reports=ReadReports.empty(),
         parallelism=1,
         replicas=Replicas.of([["a"]], np.zeros(1, np.int64)) if case.get("racks") else None,
     )

@@ -169,7 +169,7 @@ def test_tails_stay_in_their_zone():
     outcome, _ = plan_batch([4000] * 8, members, racks=racks)
     tasks, pieces = outcome.tasks, outcome.tasks.pieces
     assert set(tasks.tail_executors) == {(0, 2), (1, 3)}
-    for task, executors in enumerate(tasks.tail_executors, tasks.heads):
+    for task, executors in enumerate(tasks.tail_executors, tasks.head_count):
         partitions = outcome.batch.partition[pieces.row[tasks.task == task]]
         assert {int(p) % 2 for p in partitions} == {executors[0] % 2}
 

@@ -49,7 +49,7 @@ THREE = {"1": "a", "2": "b", "3": "c"}
                       "add executors there, or replicas in racks with executors"],
                      id="a zone without executors"),
         pytest.param({"1": "a", "2": "B"}, {0: (100, "a"), 1: (100, "b")}, 0.5,
-                     ["executors run in rack B, where no partition has a replica"], id="a typo"),
+                     ["executors run in rack B, where no replica is known"], id="a typo"),
         pytest.param({"1": "a", "2": None}, {0: (100, "a"), 1: (100, "b")}, 0.0,
                      ["executors without a rack are treated as near to all"],
                      id="an unknown executor"),

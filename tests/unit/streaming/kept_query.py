@@ -103,7 +103,7 @@ def _read(
         partition, records = int(batch.partition[row]), end - start
         seconds = records * cost * costly.get(partition, 1.0) * factor
         took[partition] = took.get(partition, 0.0) + seconds
-        is_in_tail, executors = task >= tasks.heads, len(batch.executors)
+        is_in_tail, executors = task >= tasks.head_count, len(batch.executors)
         index = task % executors if is_in_tail else int(batch.slot_executor[slot])
         executor = batch.executors[index].id
         reports.append(

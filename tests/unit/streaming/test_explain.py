@@ -166,8 +166,8 @@ def test_a_plan_made_again_from_states_is_as_unpredictable(tmp_path: Path) -> No
     query = kept_query(tmp_path, [dict.fromkeys(range(8), 4000)] * 9, **TAIL)
     kept = read_kept_batch(read_checkpoint_log(str(query.checkpoint)), "0", 8, None, lookup)
     assert kept.old_state.spreads == pytest.approx(query.outcomes[8].state.spreads, abs=1e-4)
-    settings = replace(kept.batch.settings, tail="auto")
-    kept = replace(kept, batch=replace(kept.batch, settings=settings))
+    options = replace(kept.batch.options, tail="auto")
+    kept = replace(kept, batch=replace(kept.batch, options=options))
     explanation = explain_batch(kept, (), lookup)
     assert explanation.outcome.metrics["tailTasks"] == query.outcomes[8].metrics["tailTasks"]
     assert explanation.matching_partitions == len(kept.readers) == 8, (

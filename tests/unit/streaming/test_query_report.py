@@ -531,7 +531,7 @@ def test_a_tail_is_no_load_of_the_slot_that_it_was_cut_from(slots: int, tmp_path
     assert tasks.tail_seconds
     assert set(batch.share_elsewhere.values()) == {0.0}
     assert min(batch.piece_offsets.values()) < 4000, "the tail is a piece of its own"
-    worked_s, reports = batch.slot_seconds, query.outcomes[8].batch.observed
+    worked_s, reports = batch.slot_seconds, query.outcomes[8].batch.reports
     assert len(worked_s) == 2 * slots
     assert sum(worked_s.values()) == pytest.approx(sum(query.took[7].values()))
     for executor, code in zip(reports.executors, range(2), strict=True):

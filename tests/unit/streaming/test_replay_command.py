@@ -215,7 +215,7 @@ def test_a_logged_tail_is_replayed_on_any_free_slot(local, heads, tail, tmp_path
     query = kept_query(tmp_path, sizes, options=options, noise=0.4, slots=2, local=local)
     log = read_checkpoint_log(str(query.checkpoint))
     tasks = read_tasks(query.plan_log, log.batches_by_source)["0"].tasks_by_batch[7]
-    heads_of_plan = query.outcomes[7].tasks.heads
+    heads_of_plan = query.outcomes[7].tasks.head_count
     assert len(tasks) > heads_of_plan
     assert {task.preferred_executors for task in tasks[:heads_of_plan]} == heads
     assert {task.preferred_executors for task in tasks[heads_of_plan:]} == tail
