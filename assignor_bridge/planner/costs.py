@@ -63,7 +63,7 @@ class Weights:
     @property
     def unit(self) -> str:
         """Unit of `work`, to append to a number."""
-        units = {"seconds": "s", "records": " records", "bytes": " records of mean size"}
+        units = {"seconds": "s", "records": " records", "bytes": " records of mean bytes"}
         return units[self.basis]
 
 
