@@ -61,13 +61,8 @@ def make_finder(names: Sequence[str], option: str) -> Callable[[str], Assignor]:
     """Return a function that loads an assignor by name; it imports only custom classes in `names`.
 
     The input may be untrusted, so it raises OptionError for a class that is named only there.
-
-    Parameters
-    ----------
-    names
-        Assignor names on the command line; a custom class may be in the working folder.
-    option
-        Name of the option for these names, used in error messages.
+    `names` are those given with `option` on the command line; a custom class among them may be in
+    the working folder.
     """
     allowed_classes = {name for name in names if ":" in name}
     if allowed_classes:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from assignor_bridge.errors import OptionError
+from assignor_bridge.errors import OptionError, pluralize
 from streaming.cli import zone_options
 from streaming.cli.arguments import OUTPUT, PlanLog, check_not_empty, check_writable, write_file
 from streaming.cli.assignors import Tail, check_names, make_finder, parse_names, parse_tail
@@ -23,7 +23,7 @@ from streaming.replay.replayed import DEFAULT_NAMES, ITSELF, Replay
 from streaming.replay.traffic import PRICE_PER_GB, estimate_traffic
 from streaming.report.replays import HEAD, build_rows, draw_replay, write_replays
 
-_COST_HELP = "Processing time per record; default: learned by the planner, or from batch durations."
+_COST_HELP = "Processing time per record; default: from the planner, batch durations, or 100 µs."
 
 
 def estimate(
@@ -46,7 +46,7 @@ def estimate(
         typer.Option(metavar="NUMBER", help="Only this Kafka source of the query; default: all."),
     ] = None,
     batches: Annotated[
-        int | None, typer.Option(min=1, help="Only the last N batches of the log.")
+        int | None, typer.Option(min=1, metavar="N", help="Only the last N batches of the log.")
     ] = None,
     assignors: Annotated[
         str,
@@ -83,8 +83,9 @@ def estimate(
     a Kafka source works, even if it never used an assignor. The command changes nothing. The first
     line of the output states whether there is anything to gain.
 
-    Times use --cost-us or, by default, the costs that the planner stored in the checkpoint, if any.
-    --plan-log adds the query's own plans for the batches in that log.
+    Times use --cost-us or, by default, the costs that the planner stored in the checkpoint. If it
+    has none, an upper bound from batch durations or an assumed cost is used. --plan-log adds the
+    query's own plans for the batches in that log.
 
     With --racks, it also estimates the daily cost of reads across racks (availability zones). With
     --bootstrap-server, the brokers report where replicas are and whether consumers may read from
@@ -138,7 +139,7 @@ def estimate(
         traffic = estimate_traffic(log, name, log_batches, price, record_bytes) if racks else None
         play = partial(player.replay, options=planner_options, find=find, racks=racks)
         play = partial(play, traffic=traffic, logged_tasks=tasks)
-        with stderr.status(f"replaying {len(log_batches)} batches with {len(names)} mappings"):
+        with stderr.status(f"replaying {pluralize(len(log_batches), 'batch', 'batches')}"):
             replays.append(play(log.title(name), log_batches, cluster, names))
     for replay in replays:
         if as_json:

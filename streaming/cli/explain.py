@@ -19,8 +19,8 @@ from streaming.replay.log import read_checkpoint_log
 from streaming.replay.one_batch import Explanation, PartitionStory, explain_batch, format_amount
 from streaming.replay.replayed import DEFAULT_NAMES
 
-#: Maximum number of partitions printed: first those that do not stay, then by falling cost.
-_MAX_LISTED = 10
+#: Maximum number of partitions printed: first those that do not stay; the most expensive first.
+_MAX_STORIES = 10
 #: Value of --batch for the last batch with data.
 _LAST_BATCH = -1
 _PARTITION = re.compile(r"(.+)-(\d{1,10})")
@@ -56,8 +56,8 @@ def print_batch(
 ) -> None:
     """Print a batch's plan, and each partition's previous and current slots, reason, and cost.
 
-    Text has at most `_MAX_LISTED` partitions. Raises OptionError for an unknown batch, partition,
-    or source, and if `source` is None but the query has several.
+    The text has at most ten partitions. `batch` is -1 or None for the last batch with data. Raises
+    OptionError for an unknown batch, partition, or source, or for several sources without `source`.
     """
     names = DEFAULT_NAMES if assignors is None else parse_names(assignors)
     find = make_finder(names, "--assignors")
@@ -77,10 +77,10 @@ def print_batch(
         typer.echo(json.dumps(explanation.as_json(stories)))
         return
     _print_plan(log.title(source), explanation, with_reasons=partition is None)
-    for story in stories[:_MAX_LISTED]:
+    for story in stories[:_MAX_STORIES]:
         _print_story(story, explanation)
-    if len(stories) > _MAX_LISTED:
-        print_lines([f"and {len(stories) - _MAX_LISTED:,} more: choose one with --partition"])
+    if len(stories) > _MAX_STORIES:
+        print_lines([f"and {len(stories) - _MAX_STORIES:,} more: choose one with --partition"])
 
 
 def _choose_stories(stories: Sequence[PartitionStory], name: str | None) -> list[PartitionStory]:
@@ -90,11 +90,11 @@ def _choose_stories(stories: Sequence[PartitionStory], name: str | None) -> list
     if match is None:
         raise OptionError(f"--partition {name!r}: expected a topic and a number, such as orders-7")
     partition = Partition(match[1], int(match[2]))
-    named_stories = [story for story in stories if story.partition == partition]
-    if not named_stories:
+    matching_stories = [story for story in stories if story.partition == partition]
+    if not matching_stories:
         names = elide([str(story.partition) for story in stories]) or "none"
         raise OptionError(f"--partition {name} was not read by this batch, which read {names}")
-    return named_stories
+    return matching_stories
 
 
 def _print_plan(title: str, explanation: Explanation, *, with_reasons: bool) -> None:

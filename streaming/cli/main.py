@@ -64,7 +64,7 @@ def _print_version(is_set: bool) -> None:
 
 
 def build_app(words: Sequence[str] = ()) -> typer.Typer:
-    """Build the Typer app for the command that `words` start with, or for all commands.
+    """Build the Typer app with the command that `words` start with; if there is none, with all.
 
     Only the modules needed are imported, because importing all of them would be slow.
     """

@@ -116,12 +116,12 @@ def _describe_admission(admission: Any) -> list[str]:
     match admission:
         case {
             "answer": {
-                "metrics": {"admittedRecords": admitted, "heldBackRecords": n, "heldBackBy": limit}
+                "metrics": {"admittedRecords": admitted, "heldBackRecords": count, "heldBackBy": by}
             }
         }:
-            return [f"limited to {admitted} offsets; held back: {n} (by: {limit})"]
-        case _:
-            return []
+            limit = "" if by == "nothing" else f" (by: {by})"
+            return [f"limited to {admitted} offsets; held back: {count}{limit}"]
+    return []
 
 
 def _describe_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -137,7 +137,7 @@ def _describe_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
         range_texts = [f"{r['topic']}-{r['partition']}[{r['start']},{r['end']})" for r in ranges]
         text = f"{offset_count:>12,} offsets: {elide(range_texts, _MAX_PRINTED_RANGES, ' ')}"
         if "standbys" in task:
-            text += f", then executor {', '.join(task['standbys'])}"
+            text += f"; standby executors: {', '.join(task['standbys'])}"
         rows.append((location, text))
     width = max((len(location) for location, _ in rows), default=0)
     lines = [f"  {location:{width}}  {text}" for location, text in rows]

@@ -24,7 +24,7 @@ SourceNumber = Annotated[
 Missing = Annotated[
     Literal["earliest", "latest"] | None,
     typer.Option(
-        help="With --as starting-offsets: start of partitions without offset; default: earliest."
+        help="With --as starting-offsets: start of partitions without an offset; default: earliest."
     ),
 ]
 
@@ -59,11 +59,11 @@ def print_starting_offsets(
     result = build_starting_offsets(positions, partitions, default_offset)
     if not result.offsets:
         origin = f"group {group!r}" if group else f"checkpoint {checkpoint!r}"
-        topic_clause = "existing topic: check --bootstrap-server" if positions else "topic"
-        raise AssignorError(f"{origin} has no offset in any {topic_clause}")
+        problem = f"no topic of {origin} exists: check --bootstrap-server"
+        raise AssignorError(problem if positions else f"{origin} has no offset in any topic")
     count = sum(map(len, result.offsets.values()))
-    _note_partitions(result.default_partitions, count, f"have no offset and start at {missing}")
-    _note_partitions(result.missing_partitions, len(positions), "no longer exist and are omitted")
+    _note_partitions(result.default_partitions, count, f"without an offset start at {missing}")
+    _note_partitions(result.missing_partitions, len(positions), "that no longer exist are omitted")
     if brokers is None:
         note("without --bootstrap-server, new partitions are unknown")
     last_batch = query.last_planned if query is not None else None
@@ -78,4 +78,4 @@ def print_starting_offsets(
 
 def _note_partitions(names: tuple[str, ...], total: int, predicate: str) -> None:
     if names:
-        note(f"{len(names)} of {total} partitions {predicate}: {elide(names)}")
+        note(f"partitions {predicate}: {len(names)} of {total} ({elide(names)})")

@@ -40,9 +40,7 @@ def read_racks_option(path: Path | None, options: Mapping[str, object]) -> RackM
         return read_racks(path)
     for option, value in options.items():
         if value is not None:
-            raise OptionError(
-                f"{option} needs --racks: a file with the racks of executors and partitions"
-            )
+            raise OptionError(f"{option} needs --racks: give a rack file (see --help)")
     return None
 
 

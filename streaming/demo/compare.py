@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from streaming.observe.figures import BatchFigures, RunFigures
 
 _CSS_CLASSES = ("a", "b")
-_UNKNOWN = "\N{EN DASH}"
+_UNKNOWN_TEXT = "\N{EN DASH}"
 
 
 class _Figure(NamedTuple):
@@ -30,17 +30,17 @@ class _Figure(NamedTuple):
 def _make_median_format(get: Callable[[BatchFigures], float | None]) -> Callable[[RunFigures], str]:
     def format_median(run: RunFigures) -> str:
         seconds = [value for batch in run.measured_batches if (value := get(batch)) is not None]
-        return f"{median(seconds):.2f} s" if seconds else _UNKNOWN
+        return f"{median(seconds):.2f} s" if seconds else _UNKNOWN_TEXT
 
     return format_median
 
 
 def _make_sum_format(metric: str) -> Callable[[RunFigures], str]:
-    return lambda run: f"{sum(v):.0f}" if (v := run.list_metric_values(metric)) else _UNKNOWN
+    return lambda run: f"{sum(v):.0f}" if (v := run.list_metric_values(metric)) else _UNKNOWN_TEXT
 
 
 def _make_share_format(metric: str) -> Callable[[RunFigures], str]:
-    return lambda run: f"{fmean(v):.0%}" if (v := run.list_metric_values(metric)) else _UNKNOWN
+    return lambda run: f"{fmean(v):.0%}" if (v := run.list_metric_values(metric)) else _UNKNOWN_TEXT
 
 
 _FIGURES = (
@@ -56,7 +56,8 @@ _FIGURES = (
     _Figure("offsets moved", _make_share_format("assignor.movedOffsets")),
     _Figure("prediction error", _make_share_format("assignor.predictionError")),
     _Figure(
-        "locality hits", lambda run: _UNKNOWN if run.hit_rate is None else f"{run.hit_rate:.0%}"
+        "locality hits",
+        lambda run: _UNKNOWN_TEXT if run.hit_rate is None else f"{run.hit_rate:.0%}",
     ),
 )
 
@@ -108,7 +109,7 @@ def _draw_timelines(act: Act) -> list[str]:
         timeline = charts.draw_timeline(batch, css, scale_s)
         tasks = pluralize(len(batch.tasks), "task")
         caption = f"Batch {batch.batch}: {tasks}, one box each. An empty track is an idle slot."
-        figures.append(page.figure(f"When each slot was busy, {run.name}", timeline, caption, css))
+        figures.append(page.figure(f"Busy times of each slot, {run.name}", timeline, caption, css))
     return figures
 
 
@@ -120,7 +121,7 @@ def _draw_partitions(run: RunFigures) -> str:
     return page.figure(
         "Records per partition",
         charts.draw_value_bars("records per partition", records_by_partition, format_count),
-        "The key decides the partition, so carriers with many flights make large partitions.",
+        "Records are keyed by carrier, so carriers with many flights make large partitions.",
     )
 
 

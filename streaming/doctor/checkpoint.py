@@ -56,7 +56,7 @@ def examine_checkpoint(
 def _check_batches(checkpoint: Checkpoint) -> Check:
     planned_batch, completed_batch = checkpoint.last_planned, checkpoint.last_committed
     sources = ", ".join(f"sources/{source}" for source in checkpoint.sources)
-    name = f"query {checkpoint.query_id or 'with unknown id'} ({sources})"
+    name = f"query {checkpoint.query_id or 'with unknown ID'} ({sources})"
     if planned_batch is None:
         return Check(name, True, "no batch has been planned yet")
     if fault := _describe_missing_offsets(checkpoint, planned_batch.batch_id):
@@ -141,7 +141,8 @@ def _check_states(checkpoint: Checkpoint, recreated_topics: set[str]) -> Iterato
         ]
         fault = ""
         if state.topics and not set(state.topics) & set(ends):
-            fault = f"it has topics {elide(state.topics)}, but the source reads {elide(list(ends))}"
+            source_topics = elide(list(ends)) or "no topic"
+            fault = f"it has topics {elide(state.topics)}, but the source reads {source_topics}"
         elif partitions_ahead:
             fault = (
                 f"it is ahead of the checkpoint in {_join(partitions_ahead)}, so one of the two "
@@ -247,8 +248,8 @@ def _find_faults(
     if partitions_behind:
         faults.append(
             "records were deleted before they were read: "
-            f"{_format_positions(partitions_behind, starts, 'begins at', logs.begins)}; raise "
-            "retention.ms or read faster, and start once with failOnDataLoss=false to skip them"
+            f"{_format_positions(partitions_behind, starts, 'begins at', logs.begins)}; raise the "
+            "retention or read faster, and start once with failOnDataLoss=false to skip them"
         )
     return faults
 

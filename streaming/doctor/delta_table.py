@@ -18,7 +18,7 @@ def match_batches(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
     Raises OptionError if `table` is not a Delta table or cannot be read.
     """
     if checkpoint.query_id is None:
-        return True, "unknown: the checkpoint has no query id"
+        return True, "unknown: the checkpoint has no query ID"
     log = read_table_log(table, checkpoint.query_id)
     last_planned = _get_batch_id(checkpoint.last_planned)
     last_committed = _get_batch_id(checkpoint.last_committed)

@@ -67,7 +67,6 @@ def _check_java() -> Check:
 
 
 def _check_cache_folder() -> Check:
-    """Check that the cache folder for jars is writable."""
     name = "the jar cache is writable"
     try:
         with ivy.lock_cache("doctor"):

@@ -50,7 +50,7 @@ _POLL_S = 0.02
 _PARTITIONS_PER_REQUEST = 250
 #: For more topics than this, one request lists all topics that the user may describe.
 _MAX_SINGLE_TOPIC_REQUESTS = 8
-#: Errors after which no broker will answer.
+#: Errors that end the wait for the first answer.
 _FINAL_ERRORS = (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION)
 
 
@@ -179,7 +179,7 @@ class Brokers:
             self.notes.append(f"{problem} ({elide(sorted(names))}): {reason}")
 
     def _connect(self) -> AdminClient:
-        """Create a client and count the brokers; stop waiting once no broker can answer."""
+        """Create a client and count the brokers; stop waiting at the first of `_FINAL_ERRORS`."""
         # A list, not a method, keeps clients out of reference cycles: the garbage collector may run
         # in a thread of librdkafka, and destroying a client in such a thread aborts the process.
         errors: list[KafkaError] = []

@@ -134,6 +134,6 @@ class _Decoder:
     def _take(self, size: int) -> bytes:
         chunk = self._data[self._position : self._position + size]
         if size < 0 or len(chunk) < size:
-            raise ValueError(f"{size} bytes expected at {self._position} of {len(self._data)}")
+            raise ValueError(f"length {size} at byte {self._position} of {len(self._data)}")
         self._position += size
         return chunk

@@ -23,7 +23,7 @@ _PARTITIONS_PER_REQUEST = 5_000
 
 
 class TopicError(AssignorError):
-    """A topic, or some of its partitions or leaders, could not be created in time."""
+    """A topic could not be created with all partitions, or some have no leader in time."""
 
 
 def create_topic(
@@ -68,14 +68,14 @@ def create_topic(
 def _await_leaders(admin: AdminClient, topic: str, partitions: int, limit_s: float) -> None:
     deadline_s = time.monotonic() + limit_s
     leader_count = 0
-    while (requested_at := time.monotonic()) < deadline_s:
+    while (requested_s := time.monotonic()) < deadline_s:
         with contextlib.suppress(KafkaException):  # the broker is too busy to answer in time
             metadata = admin.list_topics(topic, timeout=_METADATA_LIMIT_S).topics[topic]
             leader_count = sum(partition.leader >= 0 for partition in metadata.partitions.values())
         if leader_count == partitions:
             return
         # With very many partitions, answering takes time that the broker needs to elect leaders.
-        time.sleep(max(0.02, time.monotonic() - requested_at))
+        time.sleep(max(0.02, time.monotonic() - requested_s))
     raise TopicError(
         f"topic {topic!r} has leaders for {leader_count} of {partitions} partitions after "
         f"{limit_s:g} s"

@@ -259,7 +259,7 @@ def test_the_text_has_the_plan_the_partition_and_its_cost(
         pytest.param(["--partition", "orders-77"], "was not read by this batch, which read "
                      "orders-0", id="partition"),
         pytest.param(["--partition", "orders"], "expected a topic and a number", id="name"),
-        pytest.param(["--batch", "9", "--source", "3"], "Kafka sources are 0", id="source"),
+        pytest.param(["--batch", "9", "--source", "3"], "of the checkpoint (0)", id="source"),
         pytest.param(["--batch", "9", "no.jsonl"], "no.jsonl", id="plan log"),
         pytest.param(["--batch", "9", "--assignors", ","], "at least one name", id="assignors"),
         pytest.param(["--batch", "9", "--assignors", "spark,rnge"], "unknown assignor 'rnge'",
