@@ -50,11 +50,11 @@ def parse_names(text: str, option: str = "--assignors") -> list[str]:
     return names
 
 
-def check_names(names: Sequence[str], find: Callable[[str], Assignor]) -> None:
+def check_names(names: Sequence[str], find_assignor: Callable[[str], Assignor]) -> None:
     """Raise OptionError for a name that is neither a Spark mapping nor a loadable assignor."""
     for name in names:
         if not is_spark_mapping(name):
-            find(name)
+            find_assignor(name)
 
 
 def make_finder(names: Sequence[str], option: str) -> Callable[[str], Assignor]:
@@ -67,7 +67,7 @@ def make_finder(names: Sequence[str], option: str) -> Callable[[str], Assignor]:
     allowed_classes = {name for name in names if ":" in name}
     if allowed_classes:
         sys.path.append(str(Path.cwd()))
-    find = Finder()
+    find_assignor = Finder()
 
     def load(name: str) -> Assignor:
         if ":" in name and name not in allowed_classes:
@@ -75,6 +75,6 @@ def make_finder(names: Sequence[str], option: str) -> Callable[[str], Assignor]:
                 f"assignor {name!r} is a custom class named only in the input: if you trust it, "
                 f"add {option} {name}"
             )
-        return find(name)
+        return find_assignor(name)
 
     return load

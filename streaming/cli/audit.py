@@ -62,8 +62,8 @@ def audit(
     check_not_empty("--table", table)
     check_not_empty("CHECKPOINT", checkpoint)
     column_names = _parse_columns(columns)
-    options = (bootstrap_servers, command_config, sample)
-    if column_names is None and any(option is not None for option in options):
+    row_options = (bootstrap_servers, command_config, sample)
+    if column_names is None and any(option is not None for option in row_options):
         raise OptionError(
             "--bootstrap-server, --command-config and --sample need --columns: name the columns "
             "that hold each row's topic, partition and offset"

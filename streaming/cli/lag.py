@@ -117,9 +117,9 @@ def lag(
         if brokers is None:
             all_rows = [Row(position) for position in positions]
         else:
-            limit_s = _DEFAULT_LIMIT_S if seconds_limit is None else seconds_limit
+            read_limit_s = _DEFAULT_LIMIT_S if seconds_limit is None else seconds_limit
             all_rows = fetch_rows(
-                positions, brokers, read_limit_s=limit_s, whole_topics=checkpoint is not None
+                positions, brokers, read_limit_s=read_limit_s, whole_topics=checkpoint is not None
             )
         rows = select_rows(all_rows, only_with_lag=only_with_lag, order=sort or "partition")
         width = get_terminal_width()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assignor_bridge.errors import AssignorError, OptionError
+from assignor_bridge.errors import AssignorError, OptionError, pluralize
 from checkpoints.folders import local_path
 from streaming.cli.broker import start_broker
 from streaming.cli.output import note
@@ -76,7 +76,7 @@ def run(
             loaded_job = loaded_job.replace_brokers(address)
             typer.echo(f"broker: {address}", err=True)
             for topic, count in seed_topics(loaded_job, seeds, address).items():
-                typer.echo(f"topic {topic}: created, {count:,} records", err=True)
+                typer.echo(f"topic {topic}: created, {pluralize(count, 'record')}", err=True)
         log_line = _run_job(loaded_job, signals, cleanup, log)
     if signals.number is not None:
         signal_name = signal.Signals(signals.number).name

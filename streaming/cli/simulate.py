@@ -113,14 +113,14 @@ def simulate(
         replication=replication,
         seed=seed,
     )
-    names = parse_names(assignors)
+    mapping_names = parse_names(assignors)
     options = parse_tail(tail)
-    find = make_finder(names, "--assignors")
+    find_assignor = make_finder(mapping_names, "--assignors")
     results: list[MappingResult] = []
-    for name in names:
+    for name in mapping_names:
         typer.echo(f"simulating {make_printable(name)} …", err=True)
         results += compare(
-            scenario, [name], find=find, locality_wait_s=locality_wait, options=options
+            scenario, [name], find=find_assignor, locality_wait_s=locality_wait, options=options
         )
     if as_json:
         for result in results:

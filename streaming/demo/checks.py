@@ -56,6 +56,6 @@ def check_run(run: RunFigures, rows: int, *, assignor: str | None) -> list[Check
     strategies = [batch.metrics.get("assignor.strategy") for batch in run.batches]
     planned_count = strategies.count(assignor)
     fallbacks = max((int(b.metrics.get("assignor.fallbacks", 0)) for b in run.batches), default=0)
-    detail = f"{planned_count} of {len(strategies)} batches by {assignor}, {fallbacks} fallbacks"
+    detail = f"{planned_count} of {len(strategies)} batches by {assignor}; fallbacks: {fallbacks}"
     holds = planned_count == len(strategies) > 0 and fallbacks == 0
     return [read_check, Check(f"every batch was planned ({run.name})", holds, detail)]

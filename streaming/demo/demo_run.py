@@ -113,11 +113,11 @@ def run_demo(demo: DemoOptions, report: Path, stderr: Console) -> Outcome:
 
 
 def _list_act_settings(demo: DemoOptions) -> list[_ActSettings]:
-    acts = [_ActSettings("no simulated call", demo.rows, 0)]
+    all_settings = [_ActSettings("no simulated call", demo.rows, 0)]
     if demo.work_us:
         title = f"a simulated call of {demo.work_us / 1000:g} ms per record"
-        acts.insert(0, _ActSettings(title, demo.rows, demo.work_us))
-    return acts
+        all_settings.insert(0, _ActSettings(title, demo.rows, demo.work_us))
+    return all_settings
 
 
 def _run_acts(

@@ -37,14 +37,14 @@ def examine_checkpoint(
 ) -> list[Check]:
     """Check a checkpoint, and if given, its topics on `brokers` and its batches in `delta_table`.
 
-    Raises OptionError if `delta_table` is not a Delta table or cannot be read.
+    Raises OptionError if `delta_table` is not a readable Delta table, and what `brokers` raise.
     """
     description_by_topic = _find_recreated_topics(checkpoint)
     recreated_topics = {topic for _, topic in description_by_topic}
     checks = [_check_batches(checkpoint), *_check_states(checkpoint, recreated_topics)]
     checks += [
-        Check(_format_topic(source, topic), False, f"{_RECREATED}: {how}; {_NEW_CHECKPOINT}")
-        for (source, topic), how in description_by_topic.items()
+        Check(_format_topic(source, topic), False, f"{_RECREATED}: {text}; {_NEW_CHECKPOINT}")
+        for (source, topic), text in description_by_topic.items()
     ]
     if brokers is not None:
         checks += _check_topics(checkpoint, brokers, description_by_topic)
@@ -89,8 +89,8 @@ def _describe_missing_offsets(checkpoint: Checkpoint, last_id: int) -> str | Non
         )
     else:
         advice += f"; without a backup, {_NEW_CHECKPOINT}"
-    why = f'Spark would stop with "batch {previous_id} doesn\'t exist"'
-    return f"offsets/{previous_id} is missing; {why}: {advice}"
+    reason = f'Spark would stop with "batch {previous_id} doesn\'t exist"'
+    return f"offsets/{previous_id} is missing; {reason}: {advice}"
 
 
 def _find_recreated_topics(checkpoint: Checkpoint) -> dict[tuple[str, str], str]:
@@ -126,10 +126,10 @@ def _check_states(checkpoint: Checkpoint, recreated_topics: set[str]) -> Iterato
     Re-created topics are ignored, because the state is ahead of their new offsets.
     """
     for warning in checkpoint.warnings:
-        path, _, why = warning.partition(": ")
-        is_new = "newer than" in why
-        advice = "install the assignor-bridge that wrote it, or " if is_new else ""
-        yield Check(f"state {path}", False, f"{why}: {advice}delete the file; {_DELETION_EFFECT}")
+        path, _, cause = warning.partition(": ")
+        is_newer = "newer than" in cause
+        advice = "install the assignor-bridge that wrote it, or " if is_newer else ""
+        yield Check(f"state {path}", False, f"{cause}: {advice}delete the file; {_DELETION_EFFECT}")
     for source, state in checkpoint.states.items():
         ends = checkpoint.ends_of(source, checkpoint.last_planned)
         columns = (state.topic.tolist(), state.partition.tolist(), state.position.tolist())
@@ -303,9 +303,8 @@ def _format_positions(
     log_offsets: Mapping[Partition, int],
 ) -> str:
     """Format each partition's read position and where its log begins or ends."""
-    return elide(
-        [
-            f"{tp} is read up to {read_offsets[tp]} and its log {verb} {log_offsets[tp]}"
-            for tp in sorted(partitions)
-        ]
-    )
+    texts = [
+        f"{tp} is read up to {read_offsets[tp]} and its log {verb} {log_offsets[tp]}"
+        for tp in sorted(partitions)
+    ]
+    return elide(texts)

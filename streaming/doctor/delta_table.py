@@ -31,10 +31,10 @@ def match_batches(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
         last_planned = _get_batch_id(read_checkpoint(checkpoint.name).last_planned)
     if fault := describe_mismatch(log, checkpoint.name, last_planned, last_committed):
         return False, f"it {fault}"
-    return True, _describe(log.batch, last_planned, last_committed)
+    return True, _describe_batches(log.batch, last_planned, last_committed)
 
 
-def _describe(table_batch: int, last_planned: int, last_committed: int) -> str:
+def _describe_batches(table_batch: int, last_planned: int, last_committed: int) -> str:
     if table_batch < last_committed:
         return "it was replaced, and the replacement was accepted"
     if table_batch == NO_BATCH:

@@ -42,8 +42,8 @@ def parse_jaas(text: str) -> LoginModule:
     tokens = list(_tokenize(text))
     if not tokens:
         raise JaasError("it is empty")
-    words = [token for token in tokens if token not in (("sign", "="), ("sign", ";"))]
-    if len(words) < 2 or any(kind == "sign" for kind, _ in tokens[:2]):
+    text_tokens = [token for token in tokens if token not in (("sign", "="), ("sign", ";"))]
+    if len(text_tokens) < 2 or any(kind == "sign" for kind, _ in tokens[:2]):
         raise JaasError("it does not start with a login module and a control flag")
     if tokens[1][1].lower() not in _FLAGS:
         raise JaasError(f"its control flag is not one of {', '.join(_FLAGS)}")

@@ -236,9 +236,7 @@ def _map_oauth(settings: Mapping[str, str], module: LoginModule) -> dict[str, st
     client_id = module.options.get("clientId") or settings.get(f"{prefix}.client.id")
     client_secret = module.options.get("clientSecret") or settings.get(f"{prefix}.client.secret")
     if not client_id or not client_secret:
-        raise SettingsError(
-            "setting 'sasl.jaas.config' has no clientId or no clientSecret: add them"
-        )
+        raise SettingsError("setting 'sasl.jaas.config' has no clientId or clientSecret: add both")
     values = {
         "sasl.oauthbearer.method": "oidc",
         "sasl.oauthbearer.token.endpoint.url": endpoint,

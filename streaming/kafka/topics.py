@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
-from assignor_bridge.errors import AssignorError
+from assignor_bridge.errors import AssignorError, pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,8 +77,8 @@ def _await_leaders(admin: AdminClient, topic: str, partitions: int, limit_s: flo
         # With very many partitions, answering takes time that the broker needs to elect leaders.
         time.sleep(max(0.02, time.monotonic() - requested_s))
     raise TopicError(
-        f"topic {topic!r} has leaders for {leader_count} of {partitions} partitions after "
-        f"{limit_s:g} s"
+        f"topic {topic!r} has leaders for {leader_count} of {pluralize(partitions, 'partition')} "
+        f"after {limit_s:g} s"
     )
 
 
