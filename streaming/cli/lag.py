@@ -75,8 +75,8 @@ def lag(
     The columns are those of kafka-consumer-groups.sh, then the executor that read the partition
     last, the seconds behind, and the time until retention deletes unread records. Unknown values
     are - in the table and null in JSON. The exit code is 1, with a line on stderr, if you should
-    act: a topic is gone, a position is beyond the end of its log, records were deleted unread, or
-    a lag cannot be determined.
+    act: a topic or partition is gone, a position is beyond the end of its log, records were deleted
+    unread, or a lag cannot be determined.
 
     With --as starting-offsets, it prints the offsets read, as JSON for Spark's `startingOffsets`.
     Spark requires every partition of the topics, so partitions without an offset are added as

@@ -38,7 +38,7 @@ class ProgressLines:
 
 
 def format_counts(result: QueryResult) -> str:
-    """Format the numbers of records read, rows written, and bad records (not for a dead letter).
+    """Format the counts of records read, rows written, and bad records (omitted for dead letters).
 
     >>> from streaming.pipeline.row_counts import QueryResult
     >>> format_counts(QueryResult("pay", "tables/p", batches=1, read=20_005, written=20_000, bad=5))

@@ -45,7 +45,7 @@ def check_table(mode: str, expected_table: ExpectedTable, table: Mapping[str, An
 
 
 def check_run(run: RunFigures, rows: int, *, assignor: str | None) -> list[Check]:
-    """Check that `rows` records were read, and that `assignor` planned all batches (None: none)."""
+    """Check that `rows` records were read, and `assignor` planned each batch, or none if None."""
     records = sum(task.records for batch in run.batches for task in batch.tasks)
     name = f"the tasks read as many records as flights were written ({run.name})"
     read_check = Check(name, records == rows, f"{records:,} records, {rows:,} flights")

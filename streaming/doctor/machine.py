@@ -98,7 +98,7 @@ def _check_jar() -> Check:
 
 
 def _check_package(name: str, get_coordinate: Callable[[], str]) -> Check:
-    """Let Spark resolve a package, as it does when it first starts with that package."""
+    """Let Spark resolve a package, as at its first start with it; not if the cache is read-only."""
     try:
         coordinate = get_coordinate()
         was_cached = spark_packages.resolve(
