@@ -19,7 +19,7 @@ from streaming.replay.log import read_checkpoint_log
 from streaming.replay.one_batch import Explanation, PartitionStory, explain_batch, format_amount
 from streaming.replay.replayed import DEFAULT_NAMES
 
-#: Maximum number of partitions printed: first those that do not stay; the most expensive first.
+#: Maximum number of partitions printed. Those that do not stay are first, then expensive ones.
 _MAX_STORIES = 10
 #: Value of --batch for the last batch with data.
 _LAST_BATCH = -1
@@ -104,7 +104,7 @@ def _print_plan(title: str, explanation: Explanation, *, with_reasons: bool) -> 
     if batch.readers:
         partitions = pluralize(len(batch.readers), "partition")
         matches_text = f"{explanation.matching_partitions:,} of {partitions}"
-        print_lines([f"{matches_text} have the same executor as in the checkpoint."])
+        print_lines([f"The executor is the same as in the checkpoint for {matches_text}."])
         if explanation.matching_partitions < len(batch.readers):
             note(
                 "this plan differs from the original plan, which may have used other options or "

@@ -9,7 +9,7 @@ from streaming.report.terms import FIGURES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Each row of the table contains one of these terms.
+#: Each row of the comparison table contains one of these terms.
 TERMS: Mapping[str, str] = {
     "Spark's default": FIGURES["Spark's default"],
     "lag-aware-sticky": (

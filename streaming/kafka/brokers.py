@@ -89,7 +89,7 @@ class Brokers:
         self.settings = translate_settings(java_settings)
         self.limit_s = limit_s
         self._address = java_settings["bootstrap.servers"].rpartition("@")[2]  # without credentials
-        #: One line for each value that could not be determined.
+        #: Lines that report which values are unknown, and why.
         self.notes: list[str] = []
         #: Requested topics that do not exist.
         self.missing_topics: set[str] = set()
