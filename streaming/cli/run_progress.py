@@ -25,7 +25,7 @@ class ProgressLines:
         self._last_print_s: dict[str, float] = {}
 
     def __call__(self, result: QueryResult, progress: Any) -> None:
-        """Print a line about a batch, unless the last line is too recent."""
+        """Print a line about a batch, unless its query's last line is less than ten seconds old."""
         now_s = self._clock()
         if now_s - self._last_print_s.get(result.name, float("-inf")) < _MIN_INTERVAL_S:
             return

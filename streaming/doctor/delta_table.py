@@ -1,4 +1,4 @@
-"""Check that a Delta table has the batches that its query's checkpoint lists as completed."""
+"""Check that the batches in a Delta table match those in its query's checkpoint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def match_batches(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
-    """Return True if the table's batches match the checkpoint's or are unknown, and a text.
+    """Return whether table and checkpoint match (True if unknown), and a text that explains it.
 
     Raises OptionError if `table` is not a Delta table or cannot be read.
     """
