@@ -27,7 +27,7 @@ def assign(
             help="Apply each group's `steps`: print the first assignment, then one per step.",
         ),
     ] = False,
-    assignor_names: assignors.OwnAssignors = None,
+    assignor_names: assignors.CustomAssignors = None,
 ) -> None:
     """Show which member of a consumer group gets which partitions.
 

@@ -15,7 +15,7 @@ from assignor_bridge.options import parse_options
 from streaming.simulator.mappings import MAX_TASKS
 from streaming.simulator.play import SPARK_MAPPINGS, is_spark_mapping
 
-OwnAssignors = Annotated[
+CustomAssignors = Annotated[
     list[str] | None,
     typer.Option(
         "--assignors",

@@ -42,7 +42,7 @@ def audit(
     ] = None,
     sample: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="With --columns: check only N offsets."),
+        typer.Option(min=1, metavar="N", help="With --columns: check only about N offsets."),
     ] = None,
     bootstrap_servers: kafka_options.BootstrapServers = None,
     command_config: kafka_options.CommandConfig = None,

@@ -53,7 +53,7 @@ def plan(
         int | None,
         typer.Option("--batch", min=0, metavar="NUMBER", help="Only this batch of the plan log."),
     ] = None,
-    assignor_names: assignors.OwnAssignors = None,
+    assignor_names: assignors.CustomAssignors = None,
 ) -> None:
     """Show which executor slot would read which offsets, and why.
 

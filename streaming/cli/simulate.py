@@ -107,7 +107,7 @@ def simulate(
         cost=cost_s,
         cost_skew=cost_skew,
         service_noise=service_noise,
-        slowness_by_index=_parse_slow(slow, executors),
+        slowness_by_index=_parse_slowness(slow, executors),
         churn_every=churn_every,
         zones=zones,
         replication=replication,
@@ -168,7 +168,7 @@ def _parse_slots(option: str, text: str, max_slots: int) -> list[int]:
     return values
 
 
-def _parse_slow(text: str, executors: int) -> dict[int, float]:
+def _parse_slowness(text: str, executors: int) -> dict[int, float]:
     slowness_by_index = {}
     for part in filter(None, text.split(",")):
         number, _, factor = part.partition("=")

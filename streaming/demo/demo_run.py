@@ -141,9 +141,9 @@ def _run_acts(
                     min_records, work_us = act_settings.rows // demo.batches, act_settings.work_us
                     modes = []
                     for name, source_options in _OPTIONS_BY_MODE.items():
-                        table, topic = folder / f"{number}-{name}", topics.pop()
+                        path, topic = folder / f"{number}-{name}", topics.pop()
                         source = {"kafka.bootstrap.servers": address, **source_options}
-                        mode = Mode(spark, name, writer, topic, table, source, min_records, work_us)
+                        mode = Mode(spark, name, writer, topic, path, source, min_records, work_us)
                         modes.append(mode)
                     warm_up = min(_WARM_UP_BATCHES[bool(acts)], demo.batches - 1)
                     act, act_checks = _run_act(act_settings, demo.batches, warm_up, modes, progress)

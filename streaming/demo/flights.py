@@ -75,11 +75,11 @@ def read_flights(limit: int = FLIGHT_COUNT) -> Iterator[Flight]:
         rows = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
         for number, row in zip(range(limit), rows, strict=False):
             record = {name: _parse_value(name, text) for name, text in row.items()}
-            delay = record["dep_delay"]
+            delay_min = record["dep_delay"]
             yield Flight(
                 row["carrier"],
                 orjson.dumps({"id": number, **record}),
-                delay if isinstance(delay, int) else None,
+                delay_min if isinstance(delay_min, int) else None,
             )
 
 
