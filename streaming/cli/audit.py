@@ -222,7 +222,7 @@ def _describe_records(query: AuditedQuery) -> str:
         return "not counted"
     parts = []
     if query.batches_counted:
-        parts = [f"{query.batches_counted} of {len(query.batches)} batches: each read once"]
+        parts.append(f"{query.batches_counted} of {len(query.batches)} batches: each read once")
     if query.offsets_without_record:
         offsets = pluralize(query.offsets_without_record, "offset")
         parts.append(f"at least {offsets} without a counted record")
