@@ -92,25 +92,25 @@ def _render_act(number: int, act: Act) -> list[str]:
 
 def _draw_slot_records(act: Act) -> list[str]:
     max_records = max(max(run.slot_records().values(), default=0) for run in act.runs) or 1
-    figures = []
+    drawings = []
     for run, css in zip(act.runs, _CSS_CLASSES, strict=True):
         bars = charts.draw_slot_bars(run, css, max_records)
         batches = pluralize(len(run.measured_batches), "batch", "batches")
         caption = f"Average of {batches}: the busiest slot read {run.imbalance:.2f} times the mean."
-        figures.append(page.figure(f"Records per slot, {run.name}", bars, caption, css))
-    return figures
+        drawings.append(page.figure(f"Records per slot, {run.name}", bars, caption, css))
+    return drawings
 
 
 def _draw_timelines(act: Act) -> list[str]:
     middle_batches = [run.measured_batches[len(run.measured_batches) // 2] for run in act.runs]
     scale_s = max((t.start_s + t.seconds for b in middle_batches for t in b.tasks), default=1.0)
-    figures = []
+    drawings = []
     for run, batch, css in zip(act.runs, middle_batches, _CSS_CLASSES, strict=True):
         timeline = charts.draw_timeline(batch, css, scale_s)
         tasks = pluralize(len(batch.tasks), "task")
         caption = f"Batch {batch.batch}: {tasks}, one box each. An empty track is an idle slot."
-        figures.append(page.figure(f"Busy times of each slot, {run.name}", timeline, caption, css))
-    return figures
+        drawings.append(page.figure(f"Busy times of each slot, {run.name}", timeline, caption, css))
+    return drawings
 
 
 def _draw_partitions(run: RunFigures) -> str:

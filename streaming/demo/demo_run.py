@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-PARTITIONS = 8
+_PARTITION_COUNT = 8
 SPARK_DEFAULT = "Spark's default assignment"
 _ASSIGNOR = "lag-aware-sticky"
 #: Kafka's default, 500 ms, would delay Spark's reader in each batch, but not the shared reader.
@@ -196,7 +196,7 @@ def _create_topics(bootstrap_servers: str, count: int) -> Iterator[list[str]]:
     created_topics: list[str] = []
     try:
         for name in names:
-            create_topic(bootstrap_servers, name, PARTITIONS)
+            create_topic(bootstrap_servers, name, _PARTITION_COUNT)
             created_topics.append(name)
         yield names
     finally:
@@ -206,9 +206,9 @@ def _create_topics(bootstrap_servers: str, count: int) -> Iterator[list[str]]:
 
 def _render_demo_page(demo: DemoOptions, outcome: Outcome) -> str:
     lead = (
-        f"{demo.rows:,} flights, keyed by carrier into {PARTITIONS} Kafka partitions, are read by "
-        f"{demo.workers * spark_process.EXECUTOR_SLOTS} executor slots into Delta. Spark's default "
-        f'and .option("assignor", "{_ASSIGNOR}") alternated, batch by batch, over the same records.'
+        f"{demo.rows:,} flights, keyed by carrier into {_PARTITION_COUNT} Kafka partitions, are "
+        f"read by {demo.workers * spark_process.EXECUTOR_SLOTS} executor slots into Delta. Spark's "
+        f'default and .option("assignor", "{_ASSIGNOR}") alternated by batch over the same records.'
     )
     slots = f"{spark_process.EXECUTOR_SLOTS} slots each, {demo.master or 'local-cluster'}"
     facts = [

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MAX_CLOCK_SKEW_S = 60.0
 _READ_LIMIT_S = 3.0
 _NEW_CHECKPOINT = "give the query a new checkpoint, and set its startingOffsets"
-_RECREATED = "it was deleted and re-created"
+_RECREATION = "it was deleted and re-created"
 _DELETION_EFFECT = "partitions may change executors, but no data is affected"
 
 
@@ -43,7 +43,7 @@ def examine_checkpoint(
     recreated_topics = {topic for _, topic in description_by_topic}
     checks = [_check_batches(checkpoint), *_check_states(checkpoint, recreated_topics)]
     checks += [
-        Check(_format_topic(source, topic), False, f"{_RECREATED}: {text}; {_NEW_CHECKPOINT}")
+        Check(_format_topic(source, topic), False, f"{_RECREATION}: {text}; {_NEW_CHECKPOINT}")
         for (source, topic), text in description_by_topic.items()
     ]
     if brokers is not None:
@@ -213,7 +213,7 @@ def _find_faults(
     if missing_partitions:
         faults.append(
             f"it has {pluralize(len(existing_numbers), 'partition')}, but the checkpoint also has "
-            f"{_join(missing_partitions)}: {_RECREATED} with fewer; {_NEW_CHECKPOINT}"
+            f"{_join(missing_partitions)}: {_RECREATION} with fewer; {_NEW_CHECKPOINT}"
         )
     partitions_ahead = [tp for tp, end in ends.items() if end > logs.ends.get(tp, end)]
     positions_text = _format_positions(partitions_ahead, ends, "ends at", logs.ends)
@@ -222,7 +222,7 @@ def _find_faults(
         first_s = min(logs.recreation_times_s[tp] for tp in recreated_partitions)
         first_time = datetime.datetime.fromtimestamp(first_s, datetime.timezone.utc)
         faults.append(
-            f"{_RECREATED}: the first records of {_join(recreated_partitions)} are from "
+            f"{_RECREATION}: the first records of {_join(recreated_partitions)} are from "
             f"{first_time:%Y-%m-%d %H:%M:%SZ} or later, written after the last batch had read past "
             f"these offsets; {_NEW_CHECKPOINT}"
         )
@@ -230,7 +230,7 @@ def _find_faults(
         end > 0 for tp, end in ends.items() if tp.number in existing_numbers
     ):
         faults.append(
-            f"{_RECREATED}: the checkpoint is ahead of the log end in all partitions that it has "
+            f"{_RECREATION}: the checkpoint is ahead of the log end in all partitions that it has "
             f"read ({positions_text}); {_NEW_CHECKPOINT}"
         )
     elif partitions_ahead:
