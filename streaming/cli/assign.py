@@ -27,7 +27,7 @@ def assign(
             help="Apply each group's `steps`: print the first assignment, then one per step.",
         ),
     ] = False,
-    names: assignors.OwnAssignors = None,
+    assignor_names: assignors.CustomAssignors = None,
 ) -> None:
     """Show which member of a consumer group gets which partitions.
 
@@ -36,7 +36,7 @@ def assign(
 
     Example: `assignor lab assign groups.jsonl --json`
     """
-    find = assignors.make_finder(names or (), "--assignors")
+    find = assignors.make_finder(assignor_names or (), "--assignors")
 
     def show(line_number: int, request: Request) -> None:
         answers = answer_steps(request, find) if chain else [answer(request, find)]
@@ -89,4 +89,4 @@ def _format_numbers(numbers: tuple[int, ...]) -> str:
             spans[-1][1] = number
         else:
             spans.append([number, number])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)

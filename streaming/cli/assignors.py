@@ -15,7 +15,7 @@ from assignor_bridge.options import parse_options
 from streaming.simulator.mappings import MAX_TASKS
 from streaming.simulator.play import SPARK_MAPPINGS, is_spark_mapping
 
-OwnAssignors = Annotated[
+CustomAssignors = Annotated[
     list[str] | None,
     typer.Option(
         "--assignors",
@@ -50,29 +50,24 @@ def parse_names(text: str, option: str = "--assignors") -> list[str]:
     return names
 
 
-def check_names(names: Sequence[str], find: Callable[[str], Assignor]) -> None:
+def check_names(names: Sequence[str], find_assignor: Callable[[str], Assignor]) -> None:
     """Raise OptionError for a name that is neither a Spark mapping nor a loadable assignor."""
     for name in names:
         if not is_spark_mapping(name):
-            find(name)
+            find_assignor(name)
 
 
 def make_finder(names: Sequence[str], option: str) -> Callable[[str], Assignor]:
     """Return a function that loads an assignor by name; it imports only custom classes in `names`.
 
     The input may be untrusted, so it raises OptionError for a class that is named only there.
-
-    Parameters
-    ----------
-    names
-        Assignor names on the command line; a custom class may be in the working folder.
-    option
-        Name of the option for these names, used in error messages.
+    `names` are those given with `option` on the command line; a custom class among them may be in
+    the working folder.
     """
     allowed_classes = {name for name in names if ":" in name}
     if allowed_classes:
         sys.path.append(str(Path.cwd()))
-    find = Finder()
+    find_assignor = Finder()
 
     def load(name: str) -> Assignor:
         if ":" in name and name not in allowed_classes:
@@ -80,6 +75,6 @@ def make_finder(names: Sequence[str], option: str) -> Callable[[str], Assignor]:
                 f"assignor {name!r} is a custom class named only in the input: if you trust it, "
                 f"add {option} {name}"
             )
-        return find(name)
+        return find_assignor(name)
 
     return load

@@ -42,7 +42,7 @@ def audit(
     ] = None,
     sample: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="With --columns: check only N offsets."),
+        typer.Option(min=1, metavar="N", help="With --columns: check only about N offsets."),
     ] = None,
     bootstrap_servers: kafka_options.BootstrapServers = None,
     command_config: kafka_options.CommandConfig = None,
@@ -62,8 +62,8 @@ def audit(
     check_not_empty("--table", table)
     check_not_empty("CHECKPOINT", checkpoint)
     column_names = _parse_columns(columns)
-    options = (bootstrap_servers, command_config, sample)
-    if column_names is None and any(option is not None for option in options):
+    row_options = (bootstrap_servers, command_config, sample)
+    if column_names is None and any(option is not None for option in row_options):
         raise OptionError(
             "--bootstrap-server, --command-config and --sample need --columns: name the columns "
             "that hold each row's topic, partition and offset"
@@ -165,9 +165,8 @@ def _print_audit(table: str, result: Audit) -> None:
         head = ("QUERY", "BATCHES", "VERSIONS", "PARTITIONS", "OFFSETS", "RECORDS")
         print_table(head, map(_format_row, result.queries), text_columns={"RECORDS"})
     for finding in result.findings:
-        print_lines(
-            [f"{finding.verdict.upper()} {finding.kind}: {finding.details}", f"  {finding.cure}"]
-        )
+        problem = f"{finding.verdict.upper()} {finding.kind}: {finding.details}"
+        print_lines([problem, f"  {finding.cure}"])
     offsets = pluralize(sum(query.offsets for query in result.queries), "offset")
     files = pluralize(result.files, "file")
     summary = f"{table}: versions {result.first_version} to {result.last_version}, {files}"
@@ -176,8 +175,10 @@ def _print_audit(table: str, result: Audit) -> None:
     if result.records_compared is not None:
         summary += f", {pluralize(result.records_compared, 'record')} compared"
     if result.holds:
-        proof = f"PROVED {summary}: {offsets}, each committed exactly once"
-        print_lines([proof, *_describe_limits(result)])
+        proof = f"{offsets}, each committed exactly once"
+        if not result.queries:  # written by other software, and proved by its rows
+            proof = "each offset is in exactly one row"
+        print_lines([f"PROVED {summary}: {proof}", *_describe_limits(result)])
     else:
         wrong_count = sum(finding.verdict == "wrong" for finding in result.findings)
         counts = f"{wrong_count} wrong, {len(result.findings) - wrong_count} unproved"
@@ -215,14 +216,17 @@ def _format_row(query: AuditedQuery) -> tuple[str, ...]:
 
 
 def _describe_records(query: AuditedQuery) -> str:
-    """Describe what the record counters prove."""
     if query.batches_counted == len(query.batches):
         return "each read once"
     if not (query.batches_counted or query.offsets_without_record or query.batches_recounted):
         return "not counted"
-    parts = [f"{query.batches_counted} of {len(query.batches)} batches: each read once"]
+    parts = []
+    if query.batches_counted:
+        parts.append(f"{query.batches_counted} of {len(query.batches)} batches: each read once")
     if query.offsets_without_record:
-        parts.append(f"{query.offsets_without_record:,} offsets without a counted record")
+        offsets = pluralize(query.offsets_without_record, "offset")
+        parts.append(f"at least {offsets} without a counted record")
     if query.batches_recounted:
-        parts.append(f"{query.batches_recounted} with records that Spark counted more than once")
+        batches = pluralize(query.batches_recounted, "batch", "batches")
+        parts.append(f"{batches} with records that Spark counted more than once")
     return "; ".join(parts)

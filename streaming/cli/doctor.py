@@ -12,7 +12,7 @@ from streaming.cli.arguments import BOOTSTRAP_SERVER, check_not_empty
 from streaming.cli.output import note, print_checks
 from streaming.doctor.checkpoint import examine_checkpoint
 from streaming.doctor.machine import check_brokers, examine_machine
-from streaming.doctor.spark import examine_spark
+from streaming.doctor.spark import check_spark_address
 from streaming.kafka.brokers import BrokerUnreachableError
 from streaming.observe.check_result import Check
 from streaming.observe.checkpoint_files import DamagedCheckpointError, read_checkpoint
@@ -46,7 +46,7 @@ def doctor(
         ),
     ] = None,
 ) -> None:
-    """Check this machine's Python, Java, pyspark, jar, Kafka connector and Delta.
+    """Check this machine's Python, Java, pyspark, jar, jar cache, Kafka connector and Delta.
 
     With --checkpoint, it checks the checkpoint and the planner's state instead; --table adds that
     the Delta table has the same batches, and --bootstrap-server adds that topics exist, were not
@@ -61,7 +61,7 @@ def doctor(
     if spark is not None:
         if checkpoint is not None or table is not None:
             raise OptionError("--spark cannot be used with --checkpoint or --table")
-        checks = [examine_spark(spark), *_check_brokers(bootstrap_servers, command_config)]
+        checks = [check_spark_address(spark), *_check_brokers(bootstrap_servers, command_config)]
     elif checkpoint is not None:
         checks = _check_checkpoint(checkpoint, bootstrap_servers, command_config, table)
     elif table is not None:
@@ -81,9 +81,7 @@ def _check_checkpoint(
     except DamagedCheckpointError as error:
         return [Check("checkpoint", False, str(error))]
     if folders := sorted(map(str, Path(checkpoint.name).parent.glob(f"{DEAD_LETTER_PREFIX}*"))):
-        note(
-            f"the bad records of each source have their own checkpoint: also check {elide(folders)}"
-        )
+        note(f"bad records of a source have their own checkpoint: also check {elide(folders)}")
     brokers = kafka_options.connect_to_brokers(servers, command_config, _REQUEST_LIMIT_S)
     checks = examine_checkpoint(checkpoint, brokers, table)
     for text in brokers.notes if brokers else ["topics were not checked: set --bootstrap-server"]:

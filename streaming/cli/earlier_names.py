@@ -8,14 +8,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 #: Former commands that are now under `assignor lab`.
-LAB = ("plan", "assign", "simulate", "broker", "schema")
+LAB_COMMANDS = ("plan", "assign", "simulate", "broker", "schema")
 #: The words that replace each former command.
 COMMANDS = {
     "explain": ["report", "--batch=-1"],
     "offsets": ["lag", "--as=starting-offsets"],
     "replay": ["estimate"],
     "top": ["report", "--live"],
-    **{name: ["lab", name] for name in LAB},
+    **{name: ["lab", name] for name in LAB_COMMANDS},
 }
 #: Replacement of each former option, by command; empty if the value is now an argument.
 OPTIONS = {

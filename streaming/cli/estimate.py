@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from assignor_bridge.errors import OptionError
+from assignor_bridge.errors import OptionError, pluralize
 from streaming.cli import zone_options
 from streaming.cli.arguments import OUTPUT, PlanLog, check_not_empty, check_writable, write_file
 from streaming.cli.assignors import Tail, check_names, make_finder, parse_names, parse_tail
@@ -23,7 +23,7 @@ from streaming.replay.replayed import DEFAULT_NAMES, ITSELF, Replay
 from streaming.replay.traffic import PRICE_PER_GB, estimate_traffic
 from streaming.report.replays import HEAD, build_rows, draw_replay, write_replays
 
-_COST_HELP = "Processing time per record; default: learned by the planner, or from batch durations."
+_COST_HELP = "Processing time per record; default: from the planner, batch durations, or 100 µs."
 
 
 def estimate(
@@ -46,7 +46,7 @@ def estimate(
         typer.Option(metavar="NUMBER", help="Only this Kafka source of the query; default: all."),
     ] = None,
     batches: Annotated[
-        int | None, typer.Option(min=1, help="Only the last N batches of the log.")
+        int | None, typer.Option(min=1, metavar="N", help="Only the last N batches of the log.")
     ] = None,
     assignors: Annotated[
         str,
@@ -83,8 +83,8 @@ def estimate(
     a Kafka source works, even if it never used an assignor. The command changes nothing. The first
     line of the output states whether there is anything to gain.
 
-    Times use --cost-us or, by default, the costs that the planner stored in the checkpoint, if any.
-    --plan-log adds the query's own plans for the batches in that log.
+    Times use --cost-us or, by default, the planner's costs in the checkpoint, an upper bound from
+    batch durations, or an assumed cost. --plan-log adds the query's own plans for logged batches.
 
     With --racks, it also estimates the daily cost of reads across racks (availability zones). With
     --bootstrap-server, the brokers report where replicas are and whether consumers may read from
@@ -93,9 +93,9 @@ def estimate(
     Example: `assignor estimate data/checkpoints/orders --executors 8 --slots 4`
     """
     check_not_empty("CHECKPOINT", checkpoint)
-    names = parse_names(assignors)
-    find = make_finder(names, "--assignors")
-    check_names(names, find)
+    mapping_names = parse_names(assignors)
+    find_assignor = make_finder(mapping_names, "--assignors")
+    check_names(mapping_names, find_assignor)
     planner_options = parse_tail(tail)
     if output is not None:
         if output.suffix not in (".svg", ".html"):
@@ -117,7 +117,9 @@ def estimate(
         )
     stderr, replays = Console(stderr=True), []
     batches_by_source = {name: log.batches_by_source[name][-(batches or 0) :] for name in sources}
-    tasks_by_source = {} if plan_log is None else read_tasks(plan_log, batches_by_source, find)
+    tasks_by_source = (
+        {} if plan_log is None else read_tasks(plan_log, batches_by_source, find_assignor)
+    )
     if tasks_by_source and any(option is not None for option in (executors, slots, hosts)):
         tasks_by_source = {}
         note(
@@ -136,10 +138,10 @@ def estimate(
         tasks = logged_tasks.tasks_by_batch if logged_tasks else None
         cluster = choose_cluster(log, name, log_batches, **cluster_options)
         traffic = estimate_traffic(log, name, log_batches, price, record_bytes) if racks else None
-        play = partial(player.replay, options=planner_options, find_assignor=find, racks=racks)
+        play = partial(player.replay, options=planner_options, find_assignor=find_assignor, racks=racks)
         play = partial(play, traffic=traffic, logged_tasks=tasks)
-        with stderr.status(f"replaying {len(log_batches)} batches with {len(names)} mappings"):
-            replays.append(play(log.name_source(name), log_batches, cluster, names))
+        with stderr.status(f"replaying {pluralize(len(log_batches), 'batch', 'batches')}"):
+            replays.append(play(log.name_source(name), log_batches, cluster, mapping_names))
     for replay in replays:
         if as_json:
             typer.echo(json.dumps(replay_to_json(replay)))

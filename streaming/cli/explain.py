@@ -19,8 +19,8 @@ from streaming.replay.log import read_checkpoint_log
 from streaming.replay.one_batch import Explanation, PartitionStory, explain_batch, format_amount
 from streaming.replay.replayed import DEFAULT_NAMES
 
-#: Maximum number of partitions printed: first those that do not stay, then by falling cost.
-_MAX_LISTED = 10
+#: Maximum number of partitions printed. Those that do not stay are first, then expensive ones.
+_MAX_STORIES = 10
 #: Value of --batch for the last batch with data.
 _LAST_BATCH = -1
 _PARTITION = re.compile(r"(.+)-(\d{1,10})")
@@ -56,12 +56,12 @@ def print_batch(
 ) -> None:
     """Print a batch's plan, and each partition's previous and current slots, reason, and cost.
 
-    Text has at most `_MAX_LISTED` partitions. Raises OptionError for an unknown batch, partition,
-    or source, and if `source` is None but the query has several.
+    The text has at most ten partitions. `batch` is -1 or None for the last batch with data. Raises
+    OptionError for an unknown batch, partition, or source, or for several sources without `source`.
     """
-    names = DEFAULT_NAMES if assignors is None else parse_names(assignors)
-    find = make_finder(names, "--assignors")
-    check_names(names, find)
+    assignor_names = DEFAULT_NAMES if assignors is None else parse_names(assignors)
+    find_assignor = make_finder(assignor_names, "--assignors")
+    check_names(assignor_names, find_assignor)
     log = read_checkpoint_log(checkpoint)
     for warning in log.checkpoint.warnings:
         note(warning)
@@ -71,16 +71,17 @@ def print_batch(
             raise OptionError(f"the query has {count} Kafka sources: choose one with --source")
         [source] = log.batches_by_source
     number = None if batch == _LAST_BATCH else batch
-    explanation = explain_batch(read_kept_batch(log, source, number, plan_log, find), names, find)
+    kept_batch = read_kept_batch(log, source, number, plan_log, find_assignor)
+    explanation = explain_batch(kept_batch, assignor_names, find_assignor)
     stories = _choose_stories(explanation.stories, partition)
     if as_json:
         typer.echo(json.dumps(explanation.as_json(stories)))
         return
     _print_plan(log.name_source(source), explanation, with_reasons=partition is None)
-    for story in stories[:_MAX_LISTED]:
+    for story in stories[:_MAX_STORIES]:
         _print_story(story, explanation)
-    if len(stories) > _MAX_LISTED:
-        print_lines([f"and {len(stories) - _MAX_LISTED:,} more: choose one with --partition"])
+    if len(stories) > _MAX_STORIES:
+        print_lines([f"and {len(stories) - _MAX_STORIES:,} more: choose one with --partition"])
 
 
 def _choose_stories(stories: Sequence[PartitionStory], name: str | None) -> list[PartitionStory]:
@@ -90,11 +91,11 @@ def _choose_stories(stories: Sequence[PartitionStory], name: str | None) -> list
     if match is None:
         raise OptionError(f"--partition {name!r}: expected a topic and a number, such as orders-7")
     partition = Partition(match[1], int(match[2]))
-    named_stories = [story for story in stories if story.partition == partition]
-    if not named_stories:
-        names = elide([str(story.partition) for story in stories]) or "none"
-        raise OptionError(f"--partition {name} was not read by this batch, which read {names}")
-    return named_stories
+    matching_stories = [story for story in stories if story.partition == partition]
+    if not matching_stories:
+        partitions = elide([str(story.partition) for story in stories]) or "none"
+        raise OptionError(f"--partition {name} was not read by this batch, which read {partitions}")
+    return matching_stories
 
 
 def _print_plan(title: str, explanation: Explanation, *, with_reasons: bool) -> None:
@@ -102,8 +103,8 @@ def _print_plan(title: str, explanation: Explanation, *, with_reasons: bool) -> 
     print_lines([f"batch {batch.number} of {title}", summary, f"Based on {batch.origin}."])
     if batch.readers:
         partitions = pluralize(len(batch.readers), "partition")
-        matches = f"{explanation.matching_partitions:,} of {partitions}"
-        print_lines([f"{matches} have the same executor as in the checkpoint."])
+        matches_text = f"{explanation.matching_partitions:,} of {partitions}"
+        print_lines([f"The executor is the same as in the checkpoint for {matches_text}."])
         if explanation.matching_partitions < len(batch.readers):
             note(
                 "this plan differs from the original plan, which may have used other options or "
@@ -114,9 +115,9 @@ def _print_plan(title: str, explanation: Explanation, *, with_reasons: bool) -> 
 
 
 def _print_story(story: PartitionStory, explanation: Explanation) -> None:
-    cost = f"predicted {format_amount(story.predicted_cost, explanation.weights)}"
+    cost_text = f"predicted {format_amount(story.predicted_cost, explanation.weights)}"
     if story.took_s is not None:
-        cost += f", took {format_seconds(story.took_s)}"
+        cost_text += f", took {format_seconds(story.took_s)}"
     print_lines(
         [
             "",
@@ -124,6 +125,6 @@ def _print_story(story: PartitionStory, explanation: Explanation) -> None:
             f"  before  {story.previous_slot or 'none (new, or its executor is gone)'}",
             *(f"  {'now' if n == 0 else '':6}  {p}" for n, p in enumerate(story.pieces)),
             f"  why     {story.why}",
-            f"  cost    {cost}",
+            f"  cost    {cost_text}",
         ]
     )

@@ -42,6 +42,6 @@ def _list_job_packages(job: Path) -> list[str]:
     from streaming.pipeline.config.loading import load_job  # its models take a while to import
     from streaming.pipeline.spark.job_session import list_packages
 
-    if unknown_spark := describe_unknown_spark(spark_version()):
-        note(unknown_spark)
+    if unknown_note := describe_unknown_spark(spark_version()):
+        note(unknown_note)
     return list_packages(load_job(job).job)

@@ -91,7 +91,8 @@ def check_query_or_group(
 def read_query(checkpoint: str | None, source: str | None = None) -> Query | None:
     """Read a query's checkpoint and print its warnings; return None if `checkpoint` is None.
 
-    Raises OptionError if it or `source` does not exist, DamagedCheckpointError if it is damaged.
+    Raises OptionError if there is no checkpoint with a Kafka source, or no such `source`, and
+    DamagedCheckpointError if a file cannot be read.
     """
     if checkpoint is None:
         return None
@@ -110,8 +111,7 @@ def read_positions(
 ) -> list[Position]:
     """Return the positions of the query, of one of its sources, or of the group.
 
-    Raises OptionError if a group is given without brokers; GroupError if the group does not exist
-    or the user may not describe it.
+    Raises OptionError if a group is given without brokers, and what `fetch_group_positions` raises.
     """
     if query is not None:
         return list_checkpoint_positions(query, source)
@@ -124,7 +124,7 @@ def check_source(source: str | None, sources: Iterable[str]) -> None:
     """Raise OptionError if the checkpoint does not have this source."""
     if source is not None and source not in (names := list(sources)):
         raise OptionError(
-            f"--source is {source}: the checkpoint's Kafka sources are {', '.join(names)}"
+            f"--source is {source}: choose a Kafka source of the checkpoint ({', '.join(names)})"
         )
 
 
@@ -134,4 +134,4 @@ def _read_settings(path: Path, option: str) -> dict[str, str]:
     except OSError as error:
         raise OptionError(f"{option} cannot be read ({error.strerror})") from error
     except UnicodeDecodeError:
-        raise OptionError(f"{option} is not a properties file: it is not UTF-8") from None
+        raise OptionError(f"{option} is not UTF-8: convert it, or use \\u escapes") from None

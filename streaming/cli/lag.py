@@ -75,8 +75,8 @@ def lag(
     The columns are those of kafka-consumer-groups.sh, then the executor that read the partition
     last, the seconds behind, and the time until retention deletes unread records. Unknown values
     are - in the table and null in JSON. The exit code is 1, with a line on stderr, if you should
-    act: a topic is gone, a position is beyond the end of its log, records were deleted unread, or
-    a lag cannot be determined.
+    act: a topic or partition is gone, a position is beyond the end of its log, records were deleted
+    unread, or a lag cannot be determined.
 
     With --as starting-offsets, it prints the offsets read, as JSON for Spark's `startingOffsets`.
     Spark requires every partition of the topics, so partitions without an offset are added as
@@ -117,9 +117,9 @@ def lag(
         if brokers is None:
             all_rows = [Row(position) for position in positions]
         else:
-            limit_s = _DEFAULT_LIMIT_S if seconds_limit is None else seconds_limit
+            read_limit_s = _DEFAULT_LIMIT_S if seconds_limit is None else seconds_limit
             all_rows = fetch_rows(
-                positions, brokers, read_limit_s=limit_s, whole_topics=checkpoint is not None
+                positions, brokers, read_limit_s=read_limit_s, whole_topics=checkpoint is not None
             )
         rows = select_rows(all_rows, only_with_lag=only_with_lag, order=sort or "partition")
         width = get_terminal_width()

@@ -28,7 +28,7 @@ def print_plans(group_name: str, names_text: str, brokers: Brokers, *, as_json: 
     assignors = group_plan.find_assignors(assignor_names, make_finder(assignor_names, "--plan"))
     group = fetch_classic_group(brokers, group_name)
     group_lags = group_plan.fetch_lags(brokers, group)
-    today = group_plan.make_current_plan(group, group_lags)
+    current_plan = group_plan.make_current_plan(group, group_lags)
     plans: list[GroupPlan] = []
     for assignor in assignors:
         plan_or_refusal = group_plan.plan(group, group_lags, assignor)
@@ -41,13 +41,13 @@ def print_plans(group_name: str, names_text: str, brokers: Brokers, *, as_json: 
         result = {
             "group": group.name,
             "clients": {member.member_id: member.client_id for member in group.members},
-            "today": today.to_json(),
+            "today": current_plan.to_json(),
             "plans": [plan.to_json() for plan in plans],
             "online_upgrade": {"possible": refusal is None, "refusal": refusal},
         }
         typer.echo(json.dumps(result))
     else:
-        _print_table(group, today, plans)
+        _print_table(group, current_plan, plans)
         print_lines([_describe_upgrade(group, refusal)])
     for line in brokers.notes:
         note(line)
@@ -56,15 +56,15 @@ def print_plans(group_name: str, names_text: str, brokers: Brokers, *, as_json: 
         note(f"{partitions} without a committed offset: lag 0, as for auto.offset.reset=latest")
 
 
-def _print_table(group: ClassicGroup, today: GroupPlan, plans: list[GroupPlan]) -> None:
+def _print_table(group: ClassicGroup, current_plan: GroupPlan, plans: list[GroupPlan]) -> None:
     """Print each member's partitions and lag in each plan, and how many partitions would move."""
     member_count_by_client = Counter(member.client_id for member in group.members)
-    plan_names = [f"{today.assignor}, today", *(plan.assignor for plan in plans)]
+    plan_names = [f"{current_plan.assignor}, today", *(plan.assignor for plan in plans)]
     rows = []
     for member in sorted(group.members, key=lambda m: (m.client_id, m.member_id)):
         is_unique = member_count_by_client[member.client_id] == 1
         cells = []
-        for plan in (today, *plans):
+        for plan in (current_plan, *plans):
             count = sum(map(len, plan.partitions[member.member_id].values()))
             cells += [f"{count:,}", f"{plan.lag_by_member[member.member_id]:,}"]
         rows.append([member.client_id if is_unique else member.member_id, *cells])

@@ -17,7 +17,7 @@ from typer.exceptions import TyperException
 
 from assignor_bridge.errors import AssignorError, describe_error, escape_unprintable
 from assignor_bridge.version import read_version
-from streaming.cli.earlier_names import LAB, replace_former_names
+from streaming.cli.earlier_names import LAB_COMMANDS, replace_former_names
 from streaming.extras import explain_missing_extra
 from streaming.redaction import redact
 from streaming.validation import describe_expectation
@@ -64,7 +64,7 @@ def _print_version(is_set: bool) -> None:
 
 
 def build_app(words: Sequence[str] = ()) -> typer.Typer:
-    """Build the Typer app for the command that `words` start with, or for all commands.
+    """Build the Typer app with the command that `words` start with; if there is none, with all.
 
     Only the modules needed are imported, because importing all of them would be slow.
     """
@@ -77,7 +77,7 @@ def build_app(words: Sequence[str] = ()) -> typer.Typer:
             _add_command(app, name, rich_help_panel=panel_by_name[name])
     if command not in panel_by_name:
         lab = _make_app(help=_LAB_HELP, short_help=_LAB_HELP)
-        for name in [words[1]] if words[1:] and words[1] in LAB else LAB:
+        for name in [words[1]] if words[1:] and words[1] in LAB_COMMANDS else LAB_COMMANDS:
             _add_command(lab, name)
         app.add_typer(lab, name="lab", cls=_Group, hidden=True)
     return app

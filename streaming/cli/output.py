@@ -73,7 +73,7 @@ def print_table(
     """Print a table; columns are right-aligned, except the first one and the `text_columns`.
 
     Nothing is truncated. In a narrow terminal, column separators are omitted and cells wrap
-    between words; in a file or a pipe, lines are as long as needed.
+    between words; in a file or a pipe, only lines of over 10,000 characters wrap.
     """
     table = Table(title=Text(make_printable(title)) if title else None, title_justify="left")
     for name in head:

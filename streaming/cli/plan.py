@@ -53,7 +53,7 @@ def plan(
         int | None,
         typer.Option("--batch", min=0, metavar="NUMBER", help="Only this batch of the plan log."),
     ] = None,
-    names: assignors.OwnAssignors = None,
+    assignor_names: assignors.CustomAssignors = None,
 ) -> None:
     """Show which executor slot would read which offsets, and why.
 
@@ -62,7 +62,7 @@ def plan(
 
     Example: `assignor lab plan plans.jsonl --batch 7`
     """
-    find = assignors.make_finder(names or (), "--assignors")
+    find_assignor = assignors.make_finder(assignor_names or (), "--assignors")
     state: str | None = None
     logged_numbers: set[int] = set()
 
@@ -80,16 +80,17 @@ def plan(
     def show(line_number: int, request: PlanRequest) -> None:
         nonlocal state
         old_state = state if chain and not request.state else request.state
-        outcome = plan_batch(request.batch, old_state, find)
+        outcome = plan_batch(request.batch, old_state, find_assignor)
         answer = plan_to_json(outcome)
         state = answer["state"]
         if as_json:
-            label = {} if request.batch_number is None else {"batchId": request.batch_number}
-            write_json({**label, **answer})
+            id_fields = {} if request.batch_number is None else {"batchId": request.batch_number}
+            write_json({**id_fields, **answer})
         else:
-            title = [] if request.batch_number is None else [f"batch {request.batch_number}"]
-            admission = _describe_admission(request.admission)
-            print_lines([*title, *admission, *answer["reasons"], *_describe_tasks(answer["tasks"])])
+            title_lines = [] if request.batch_number is None else [f"batch {request.batch_number}"]
+            title_lines += _describe_admission(request.admission)
+            task_lines = _describe_tasks(answer["tasks"])
+            print_lines([*title_lines, *answer["reasons"], *task_lines])
         difference = _describe_difference(request, outcome, answer["tasks"])
         if difference:
             note_on_line(line_number, difference)
@@ -116,12 +117,12 @@ def _describe_admission(admission: Any) -> list[str]:
     match admission:
         case {
             "answer": {
-                "metrics": {"admittedRecords": admitted, "heldBackRecords": n, "heldBackBy": limit}
+                "metrics": {"admittedRecords": admitted, "heldBackRecords": count, "heldBackBy": by}
             }
         }:
-            return [f"limited to {admitted} offsets; held back: {n} (by: {limit})"]
-        case _:
-            return []
+            limit = "" if by == "nothing" else f" (by: {by})"
+            return [f"limited to {admitted} offsets; held back: {count}{limit}"]
+    return []
 
 
 def _describe_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -137,7 +138,7 @@ def _describe_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
         range_texts = [f"{r['topic']}-{r['partition']}[{r['start']},{r['end']})" for r in ranges]
         text = f"{offset_count:>12,} offsets: {elide(range_texts, _MAX_PRINTED_RANGES, ' ')}"
         if "standbys" in task:
-            text += f", then executor {', '.join(task['standbys'])}"
+            text += f"; standby executors: {', '.join(task['standbys'])}"
         rows.append((location, text))
     width = max((len(location) for location, _ in rows), default=0)
     lines = [f"  {location:{width}}  {text}" for location, text in rows]

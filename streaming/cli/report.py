@@ -46,7 +46,7 @@ def report(
     batches: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Only the last N batches; default: 20 from a UI, all from other inputs."
+            min=1, metavar="N", help="Only the last N batches; default: 20 from a UI, else all."
         ),
     ] = None,
     price_per_gb: zone_options.PricePerGb = None,
@@ -106,7 +106,7 @@ def report(
 
 
 def _select_batch_files(inputs: list[str]) -> tuple[str, Path | None]:
-    """Return the checkpoint and, if given, the plan log; reject inputs of other kinds."""
+    """Return the checkpoint and plan log (or None); raise OptionError for any other `inputs`."""
     input_by_kind = classify_inputs(inputs)
     checkpoint, plan_log = (input_by_kind.pop(k, None) for k in ("checkpoint", "plan log"))
     for kind, location in input_by_kind.items():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assignor_bridge.errors import AssignorError, OptionError
+from assignor_bridge.errors import AssignorError, OptionError, pluralize
 from checkpoints.folders import local_path
 from streaming.cli.broker import start_broker
 from streaming.cli.output import note
@@ -53,9 +53,9 @@ def run(
 ) -> None:
     """Run a job: read topics, transform records, write Delta tables.
 
-    Ctrl-C or SIGTERM stops the job (exit code 130 or 143), and the next run continues from there.
-    Spark's log goes to a file that the last line names. Under spark-submit, it is not redirected.
-    `assignor lab schema` prints all keys of a job.
+    Ctrl-C or SIGTERM stops the job (exit code 130 or 143). The next run of a job with a checkpoint
+    continues from there. Spark's log goes to a file that the last line names, except under
+    spark-submit. `assignor lab schema` prints all keys of a job.
 
     Example: `assignor run orders.yaml --set trigger="processingTime 10 seconds"`
     """
@@ -76,12 +76,13 @@ def run(
             loaded_job = loaded_job.replace_brokers(address)
             typer.echo(f"broker: {address}", err=True)
             for topic, count in seed_topics(loaded_job, seeds, address).items():
-                typer.echo(f"topic {topic}: created, {count:,} records", err=True)
+                typer.echo(f"topic {topic}: created, {pluralize(count, 'record')}", err=True)
         log_line = _run_job(loaded_job, signals, cleanup, log)
     if signals.number is not None:
         signal_name = signal.Signals(signals.number).name
         log_hint = f" ({log_line})" if log_line else ""
-        note(f"stopped by {signal_name}; the next run continues from here{log_hint}")
+        next_run = "; the next run continues from here" if loaded_job.job.checkpoint else ""
+        note(f"stopped by {signal_name}{next_run}{log_hint}")
         raise typer.Exit(128 + signals.number)
     if log_line:
         typer.echo(log_line, err=True)
@@ -90,7 +91,7 @@ def run(
 def _run_job(
     loaded_job: LoadedJob, signals: StopSignals, cleanup: contextlib.ExitStack, log: Path | None
 ) -> str:
-    """Run the job; return a line that names Spark's log ("" under spark-submit), as errors do."""
+    """Run the job; return a line that names Spark's log, or "" under spark-submit."""
     from streaming.pipeline.broker_checks import check_network
 
     check_network(loaded_job)
@@ -179,7 +180,7 @@ def _make_error(loaded_job: LoadedJob, reason: str, *, at_start: bool) -> Assign
 
 
 def _get_broker_folder(loaded_job: LoadedJob) -> Path | None:
-    """Return the broker's folder in the checkpoint, which must be local; None if none is set."""
+    """Return the broker's folder in the checkpoint, which must be local; None without one."""
     if not loaded_job.job.checkpoint:
         return None
     folder = local_path(loaded_job.job.checkpoint)

@@ -25,7 +25,7 @@ class ProgressLines:
         self._last_print_s: dict[str, float] = {}
 
     def __call__(self, result: QueryResult, progress: Any) -> None:
-        """Print a line about a batch, unless the last line is too recent."""
+        """Print a line about a batch, unless its query's last line is less than ten seconds old."""
         now_s = self._clock()
         if now_s - self._last_print_s.get(result.name, float("-inf")) < _MIN_INTERVAL_S:
             return
@@ -38,7 +38,7 @@ class ProgressLines:
 
 
 def format_counts(result: QueryResult) -> str:
-    """Format how many records were read, written, and bad; a dead-letter query has no bad ones.
+    """Format the counts of records read, rows written, and bad records (omitted for dead letters).
 
     >>> from streaming.pipeline.row_counts import QueryResult
     >>> format_counts(QueryResult("pay", "tables/p", batches=1, read=20_005, written=20_000, bad=5))

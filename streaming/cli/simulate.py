@@ -17,7 +17,7 @@ from streaming.simulator.results import MappingResult
 from streaming.simulator.scenario import Lags, Scenario
 
 _DEFAULT_COST_US = 500.0
-_COST_HELP = f"Processing time per record; the default is {_DEFAULT_COST_US:g}."
+_COST_HELP = f"Processing time per record; the default is {_DEFAULT_COST_US:g} µs."
 _HEAD = ("mapping", "median s", "over ideal", "worst", "tasks", "cold partitions")
 _MAPPINGS = "spark,minPartitions,maxRecordsPerPartition,range,sticky,lag-aware,lag-aware-sticky"
 
@@ -52,7 +52,7 @@ def simulate(
         typer.Option(min=1, max=1_000_000, help="Ratio of highest to lowest cost per record."),
     ] = 1.0,
     service_noise: Annotated[
-        float, typer.Option(min=0, max=10, help="Unpredictable noise of a partition's time.")
+        float, typer.Option(min=0, max=10, help="Relative noise of a partition's time.")
     ] = Scenario().service_noise,
     slow: Annotated[str, typer.Option(help="Slowdown by executor number, such as 3=2.5.")] = "",
     churn_every: Annotated[
@@ -107,20 +107,20 @@ def simulate(
         cost=cost_s,
         cost_skew=cost_skew,
         service_noise=service_noise,
-        slowness_by_index=_parse_slow(slow, executors),
+        slowness_by_index=_parse_slowness(slow, executors),
         churn_every=churn_every,
         zones=zones,
         replication=replication,
         seed=seed,
     )
-    names = parse_names(assignors)
+    mapping_names = parse_names(assignors)
     options = parse_tail(tail)
-    find = make_finder(names, "--assignors")
+    find_assignor = make_finder(mapping_names, "--assignors")
     results: list[MappingResult] = []
-    for name in names:
+    for name in mapping_names:
         typer.echo(f"simulating {make_printable(name)} …", err=True)
         results += compare(
-            scenario, [name], find_assignor=find, locality_wait_s=locality_wait, options=options
+            scenario, [name], find_assignor=find_assignor, locality_wait_s=locality_wait, options=options
         )
     if as_json:
         for result in results:
@@ -163,22 +163,22 @@ def _parse_slots(option: str, text: str, max_slots: int) -> list[int]:
         values = [0]
     if not 1 <= min(values) <= max(values) <= max_slots:
         raise OptionError(
-            f"{option} is {text!r}: whole numbers from 1 to {max_slots} are expected, such as 1,4"
+            f"{option} is {text!r}: whole numbers from 1 to {max_slots} and commas are expected"
         )
     return values
 
 
-def _parse_slow(text: str, executors: int) -> dict[int, float]:
-    slowdowns = {}
+def _parse_slowness(text: str, executors: int) -> dict[int, float]:
+    slowness_by_index = {}
     for part in filter(None, text.split(",")):
         number, _, factor = part.partition("=")
         try:
-            slowdowns[int(number)] = float(factor)
+            slowness_by_index[int(number)] = float(factor)
         except ValueError:
-            slowdowns[-1] = 0.0
-    if any(not 0 <= n < executors or not 0 < f < math.inf for n, f in slowdowns.items()):
+            slowness_by_index[-1] = 0.0
+    if any(not 0 <= n < executors or not 0 < f < math.inf for n, f in slowness_by_index.items()):
         raise OptionError(
-            f"--slow is {text!r}: executors from 0 to {executors - 1} with factors above 0 are "
-            "expected, such as 3=2.5"
+            f"--slow is {text!r}: executors from 0 to {executors - 1} with finite factors above 0 "
+            "are expected, such as 0=2.5"
         )
-    return slowdowns
+    return slowness_by_index

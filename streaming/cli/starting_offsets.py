@@ -24,7 +24,7 @@ SourceNumber = Annotated[
 Missing = Annotated[
     Literal["earliest", "latest"] | None,
     typer.Option(
-        help="With --as starting-offsets: start of partitions without offset; default: earliest."
+        help="With --as starting-offsets: start of partitions without an offset; default: earliest."
     ),
 ]
 
@@ -48,22 +48,23 @@ def print_starting_offsets(
     positions = kafka_options.read_positions(query, group, brokers, source)
     topic_names = set(topics or ()) or {position.topic for position in positions}
     positions = [position for position in positions if position.topic in topic_names]
-    partitions = None if brokers is None else brokers.list_partitions(topic_names)
+    numbers_by_topic = None if brokers is None else brokers.list_partitions(topic_names)
     if brokers is not None and brokers.notes:
         raise AssignorError(f"the partitions are unknown: {brokers.notes[0]}")
-    existing_topics = {p.topic for p in positions} if partitions is None else set(partitions)
+    topics_read = {position.topic for position in positions}
+    existing_topics = topics_read if numbers_by_topic is None else set(numbers_by_topic)
     if topics and (unknown_topics := topic_names - existing_topics):
         reason = "it does not exist" if brokers else "it is not in the checkpoint"
         raise OptionError(f"--topic {min(unknown_topics)}: {reason}")
     default_offset = EARLIEST if missing == "earliest" else LATEST
-    result = build_starting_offsets(positions, partitions, default_offset)
+    result = build_starting_offsets(positions, numbers_by_topic, default_offset)
     if not result.offsets:
         origin = f"group {group!r}" if group else f"checkpoint {checkpoint!r}"
-        topic_clause = "existing topic: check --bootstrap-server" if positions else "topic"
-        raise AssignorError(f"{origin} has no offset in any {topic_clause}")
-    count = sum(map(len, result.offsets.values()))
-    _note_partitions(result.default_partitions, count, f"have no offset and start at {missing}")
-    _note_partitions(result.missing_partitions, len(positions), "no longer exist and are omitted")
+        problem = f"no topic of {origin} exists: check --bootstrap-server"
+        raise AssignorError(problem if positions else f"{origin} has no offset in any topic")
+    total = sum(map(len, result.offsets.values()))
+    _note_partitions(result.default_partitions, total, f"without an offset start at {missing}")
+    _note_partitions(result.missing_partitions, len(positions), "that no longer exist are omitted")
     if brokers is None:
         note("without --bootstrap-server, new partitions are unknown")
     last_batch = query.last_planned if query is not None else None
@@ -78,4 +79,4 @@ def print_starting_offsets(
 
 def _note_partitions(names: tuple[str, ...], total: int, predicate: str) -> None:
     if names:
-        note(f"{len(names)} of {total} partitions {predicate}: {elide(names)}")
+        note(f"partitions {predicate}: {len(names)} of {total} ({elide(names)})")

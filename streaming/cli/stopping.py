@@ -32,6 +32,7 @@ class StopSignals:
     """
 
     def __init__(self, *, unwinds: bool = False) -> None:
+        #: The first signal; None if there was none.
         self.number: int | None = None
         self._second_handler = signal.default_int_handler if unwinds else signal.SIG_DFL
         self._raises = True

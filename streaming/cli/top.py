@@ -53,7 +53,7 @@ def _draw_frames(watch: Watch, figures: LiveFigures, console: Console, interval_
         signals.defer_signals()  # an exception inside a destructor would be lost
         while True:
             live.update(draw_frame(figures, console.height, note), refresh=True)
-            if _wait_for_quit_key(interval_s, signals):
+            if _wait_for_key(interval_s, signals):
                 return
             if signals.number is not None:
                 raise typer.Exit(128 + signals.number)
@@ -80,7 +80,7 @@ def _disable_line_buffering() -> Iterator[None]:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, previous_settings)
 
 
-def _wait_for_quit_key(limit_s: float, signals: StopSignals) -> bool:
+def _wait_for_key(limit_s: float, signals: StopSignals) -> bool:
     """Wait for any key, a signal or the time limit; return whether a quit key was pressed."""
     deadline_s = time.monotonic() + limit_s
     inputs = [sys.stdin] if sys.stdin.isatty() else []

@@ -21,7 +21,7 @@ _RACKS_HELP = (
     '{"executors": {"h1": "a"}, "partitions": {"orders": {"0": ["a", "b"]}}}'
 )
 _PRICE_HELP = f"Price per GB across racks; default: {PRICE_PER_GB:g}, like assignor.zonePricePerGb."
-_BYTES_HELP = "With --racks: bytes per record; default: the planner's learned record sizes."
+_BYTES_HELP = "With --racks: bytes per record; default: as learned by the planner, or 100."
 
 RacksFile = Annotated[
     Path | None, typer.Option("--racks", dir_okay=False, metavar="FILE", help=_RACKS_HELP)
@@ -40,9 +40,7 @@ def read_racks_option(path: Path | None, options: Mapping[str, object]) -> RackM
         return read_racks(path)
     for option, value in options.items():
         if value is not None:
-            raise OptionError(
-                f"{option} needs --racks: a file with the racks of executors and partitions"
-            )
+            raise OptionError(f"{option} needs --racks: give a rack file (see --help)")
     return None
 
 

@@ -45,7 +45,7 @@ def check_table(mode: str, expected_table: ExpectedTable, table: Mapping[str, An
 
 
 def check_run(run: RunFigures, rows: int, *, assignor: str | None) -> list[Check]:
-    """Check that all records were read, and each batch planned by `assignor`, or none if None."""
+    """Check that `rows` records were read, and `assignor` planned each batch, or none if None."""
     records = sum(task.records for batch in run.batches for task in batch.tasks)
     name = f"the tasks read as many records as flights were written ({run.name})"
     read_check = Check(name, records == rows, f"{records:,} records, {rows:,} flights")
@@ -56,6 +56,6 @@ def check_run(run: RunFigures, rows: int, *, assignor: str | None) -> list[Check
     strategies = [batch.metrics.get("assignor.strategy") for batch in run.batches]
     planned_count = strategies.count(assignor)
     fallbacks = max((int(b.metrics.get("assignor.fallbacks", 0)) for b in run.batches), default=0)
-    detail = f"{planned_count} of {len(strategies)} batches by {assignor}, {fallbacks} fallbacks"
+    detail = f"{planned_count} of {len(strategies)} batches by {assignor}; fallbacks: {fallbacks}"
     holds = planned_count == len(strategies) > 0 and fallbacks == 0
     return [read_check, Check(f"every batch was planned ({run.name})", holds, detail)]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from streaming.observe.figures import BatchFigures, RunFigures
 
 _CSS_CLASSES = ("a", "b")
-_UNKNOWN = "\N{EN DASH}"
+_UNKNOWN_TEXT = "\N{EN DASH}"
 
 
 class _Figure(NamedTuple):
@@ -30,17 +30,17 @@ class _Figure(NamedTuple):
 def _make_median_format(get: Callable[[BatchFigures], float | None]) -> Callable[[RunFigures], str]:
     def format_median(run: RunFigures) -> str:
         seconds = [value for batch in run.measured_batches if (value := get(batch)) is not None]
-        return f"{median(seconds):.2f} s" if seconds else _UNKNOWN
+        return f"{median(seconds):.2f} s" if seconds else _UNKNOWN_TEXT
 
     return format_median
 
 
 def _make_sum_format(metric: str) -> Callable[[RunFigures], str]:
-    return lambda run: f"{sum(v):.0f}" if (v := run.list_metric_values(metric)) else _UNKNOWN
+    return lambda run: f"{sum(v):.0f}" if (v := run.list_metric_values(metric)) else _UNKNOWN_TEXT
 
 
 def _make_share_format(metric: str) -> Callable[[RunFigures], str]:
-    return lambda run: f"{fmean(v):.0%}" if (v := run.list_metric_values(metric)) else _UNKNOWN
+    return lambda run: f"{fmean(v):.0%}" if (v := run.list_metric_values(metric)) else _UNKNOWN_TEXT
 
 
 _FIGURES = (
@@ -56,7 +56,8 @@ _FIGURES = (
     _Figure("offsets moved", _make_share_format("assignor.movedOffsets")),
     _Figure("prediction error", _make_share_format("assignor.predictionError")),
     _Figure(
-        "locality hits", lambda run: _UNKNOWN if run.hit_rate is None else f"{run.hit_rate:.0%}"
+        "locality hits",
+        lambda run: _UNKNOWN_TEXT if run.hit_rate is None else f"{run.hit_rate:.0%}",
     ),
 )
 
@@ -91,26 +92,26 @@ def _render_act(number: int, act: Act) -> list[str]:
 
 def _draw_slot_records(act: Act) -> list[str]:
     max_records = max(max(run.sum_records_by_slot().values(), default=0) for run in act.runs) or 1
-    figures = []
+    drawings = []
     for run, css in zip(act.runs, _CSS_CLASSES, strict=True):
         bars = charts.draw_slot_bars(run, css, max_records)
         batches = pluralize(len(run.measured_batches), "batch", "batches")
         ratio = run.busiest_records_ratio
         caption = f"Average of {batches}: the busiest slot read {ratio:.2f} times the mean."
-        figures.append(page.figure(f"Records per slot, {run.name}", bars, caption, css))
-    return figures
+        drawings.append(page.figure(f"Records per slot, {run.name}", bars, caption, css))
+    return drawings
 
 
 def _draw_timelines(act: Act) -> list[str]:
     middle_batches = [run.measured_batches[len(run.measured_batches) // 2] for run in act.runs]
     scale_s = max((t.start_s + t.seconds for b in middle_batches for t in b.tasks), default=1.0)
-    figures = []
+    drawings = []
     for run, batch, css in zip(act.runs, middle_batches, _CSS_CLASSES, strict=True):
         timeline = charts.draw_timeline(batch, css, scale_s)
         tasks = pluralize(len(batch.tasks), "task")
         caption = f"Batch {batch.batch}: {tasks}, one box each. An empty track is an idle slot."
-        figures.append(page.figure(f"When each slot was busy, {run.name}", timeline, caption, css))
-    return figures
+        drawings.append(page.figure(f"Busy times of each slot, {run.name}", timeline, caption, css))
+    return drawings
 
 
 def _draw_partitions(run: RunFigures) -> str:
@@ -121,7 +122,7 @@ def _draw_partitions(run: RunFigures) -> str:
     return page.figure(
         "Records per partition",
         charts.draw_value_bars("records per partition", records_by_partition, format_count),
-        "The key decides the partition, so carriers with many flights make large partitions.",
+        "Records are keyed by carrier, so carriers with many flights make large partitions.",
     )
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-PARTITIONS = 8
+_PARTITION_COUNT = 8
 SPARK_DEFAULT = "Spark's default assignment"
 _ASSIGNOR = "lag-aware-sticky"
 #: Kafka's default, 500 ms, would delay Spark's reader in each batch, but not the shared reader.
@@ -113,11 +113,11 @@ def run_demo(demo: DemoOptions, report: Path, stderr: Console) -> Outcome:
 
 
 def _list_act_settings(demo: DemoOptions) -> list[_ActSettings]:
-    acts = [_ActSettings("no simulated call", demo.rows, 0)]
+    all_settings = [_ActSettings("no simulated call", demo.rows, 0)]
     if demo.work_us:
         title = f"a simulated call of {demo.work_us / 1000:g} ms per record"
-        acts.insert(0, _ActSettings(title, demo.rows, demo.work_us))
-    return acts
+        all_settings.insert(0, _ActSettings(title, demo.rows, demo.work_us))
+    return all_settings
 
 
 def _run_acts(
@@ -141,9 +141,9 @@ def _run_acts(
                     min_records, work_us = act_settings.rows // demo.batches, act_settings.work_us
                     modes = []
                     for name, source_options in _OPTIONS_BY_MODE.items():
-                        table, topic = folder / f"{number}-{name}", topics.pop()
+                        path, topic = folder / f"{number}-{name}", topics.pop()
                         source = {"kafka.bootstrap.servers": address, **source_options}
-                        mode = Mode(spark, name, writer, topic, table, source, min_records, work_us)
+                        mode = Mode(spark, name, writer, topic, path, source, min_records, work_us)
                         modes.append(mode)
                     warm_up = min(_WARM_UP_BATCHES[bool(acts)], demo.batches - 1)
                     act, act_checks = _run_act(act_settings, demo.batches, warm_up, modes, progress)
@@ -196,7 +196,7 @@ def _create_topics(bootstrap_servers: str, count: int) -> Iterator[list[str]]:
     created_topics: list[str] = []
     try:
         for name in names:
-            create_topic(bootstrap_servers, name, PARTITIONS)
+            create_topic(bootstrap_servers, name, _PARTITION_COUNT)
             created_topics.append(name)
         yield names
     finally:
@@ -206,9 +206,9 @@ def _create_topics(bootstrap_servers: str, count: int) -> Iterator[list[str]]:
 
 def _render_demo_page(demo: DemoOptions, outcome: Outcome) -> str:
     lead = (
-        f"{demo.rows:,} flights, keyed by carrier into {PARTITIONS} Kafka partitions, are read by "
-        f"{demo.workers * spark_process.EXECUTOR_SLOTS} executor slots into Delta. Spark's default "
-        f'and .option("assignor", "{_ASSIGNOR}") alternated, batch by batch, over the same records.'
+        f"{demo.rows:,} flights, keyed by carrier into {_PARTITION_COUNT} Kafka partitions, are "
+        f"read by {demo.workers * spark_process.EXECUTOR_SLOTS} executor slots into Delta. Spark's "
+        f'default and .option("assignor", "{_ASSIGNOR}") alternated by batch over the same records.'
     )
     slots = f"{spark_process.EXECUTOR_SLOTS} slots each, {demo.master or 'local-cluster'}"
     facts = [

@@ -9,7 +9,7 @@ from streaming.report.terms import FIGURES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Each row of the table contains one of these terms.
+#: Each row of the comparison table contains one of these terms.
 TERMS: Mapping[str, str] = {
     "Spark's default": FIGURES["Spark's default"],
     "lag-aware-sticky": (
@@ -34,7 +34,7 @@ TERMS: Mapping[str, str] = {
     "partitions split": "Partitions divided among several tasks, summed over the batches.",
     "partitions moved": (
         "Partitions that moved to a different executor, as counted by the planner. Not reported "
-        "for Spark's default, which moves them when the number of executors changes."
+        "for Spark's default, which moves them when executors join or leave."
     ),
     "offsets moved": "Mean share of a batch's offsets read by a different executor than before.",
     "prediction error": (

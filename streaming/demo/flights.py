@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import orjson
 from confluent_kafka import Producer
 
-from assignor_bridge.errors import AssignorError
+from assignor_bridge.errors import AssignorError, pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -75,11 +75,11 @@ def read_flights(limit: int = FLIGHT_COUNT) -> Iterator[Flight]:
         rows = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
         for number, row in zip(range(limit), rows, strict=False):
             record = {name: _parse_value(name, text) for name, text in row.items()}
-            delay = record["dep_delay"]
+            delay_min = record["dep_delay"]
             yield Flight(
                 row["carrier"],
                 orjson.dumps({"id": number, **record}),
-                delay if isinstance(delay, int) else None,
+                delay_min if isinstance(delay_min, int) else None,
             )
 
 
@@ -122,7 +122,7 @@ class FlightWriter:
         failed_count = self._producer.flush(60) + len(self._failures)
         if failed_count:
             raise FlightsError(
-                f"{failed_count} flights were not written to topic {topic!r}: "
+                f"{pluralize(failed_count, 'flight')} could not be written to topic {topic!r}: "
                 + (self._failures[0] if self._failures else "no response within 60 s")
             )
         return start_s, end_s

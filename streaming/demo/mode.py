@@ -130,7 +130,7 @@ def _has_committed(query: StreamingQuery, number: int) -> bool:
     return progress is not None and progress["batchId"] == number and progress["numInputRows"] > 0
 
 
-def _sum_delays(batch: DataFrame, work_us: int) -> DataFrame:
+def _sum_delays(rows: DataFrame, work_us: int) -> DataFrame:
     """Sum delays by carrier, and keep all ids to detect lost flights; wait `work_us` per record."""
     from pyspark.sql import functions as f
 
@@ -139,9 +139,9 @@ def _sum_delays(batch: DataFrame, work_us: int) -> DataFrame:
         sleep_ms = max(1, round(records_per_sleep * work_us / 1000))
         sleep_sql = f"java_method('java.lang.Thread', 'sleep', {sleep_ms}L)"
         is_due_sql = f"offset % {records_per_sleep} = 0"
-        batch = batch.where(f"CASE WHEN {is_due_sql} THEN length({sleep_sql}) > 0 ELSE true END")
+        rows = rows.where(f"CASE WHEN {is_due_sql} THEN length({sleep_sql}) > 0 ELSE true END")
     return (
-        batch.select(f.from_json(f.col("value").cast("string"), SCHEMA).alias("flight"))
+        rows.select(f.from_json(f.col("value").cast("string"), SCHEMA).alias("flight"))
         .select("flight.*")
         .groupBy("carrier")
         .agg(

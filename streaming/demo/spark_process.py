@@ -102,7 +102,7 @@ def start_spark(folder: Path, workers: int, master: str | None) -> SparkSession:
     deadline_s, executor_count = time.monotonic() + _EXECUTORS_LIMIT_S, 0
     while executor_count < workers:
         if time.monotonic() > deadline_s:
-            raise DemoError(f"only {executor_count} of {workers} executors started within 90 s")
+            raise DemoError(f"executors that started within 90 s: {executor_count} of {workers}")
         time.sleep(0.1)
         with contextlib.suppress(WebError):  # the UI may respond late on a busy machine
             executor_count = sum(e.is_running_worker for e in get_ui(spark).fetch_executors())

@@ -35,7 +35,7 @@ def alternate_order(items: Sequence[_T], batch_number: int) -> Sequence[_T]:
 
 
 def compute_batch_sizes(rows: int, batches: int) -> list[int]:
-    """Divide rows into equal batches, the first with the remainder; OptionError if rows < batches.
+    """Return equal batch sizes, the first plus the remainder; raise OptionError if rows < batches.
 
     >>> compute_batch_sizes(11, 3)
     [5, 3, 3]

@@ -46,7 +46,7 @@ def write_headline(acts: Sequence[Act], checks: Sequence[Check]) -> str:
 def _describe_act(act: Act) -> str:
     assignor, default = act.assignor_run, act.default_run
     pairs = list(zip(assignor.measured_batches, default.measured_batches, strict=False))
-    faster_count = sum(batch.seconds < other.seconds for batch, other in pairs)
+    faster_count = sum(batch.seconds < default_batch.seconds for batch, default_batch in pairs)
     return (
         f"With {act.title}, the median batch took {assignor.median_batch_seconds:.2f} s instead of "
         f"{default.median_batch_seconds:.2f} s, faster in {faster_count} of "

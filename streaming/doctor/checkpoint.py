@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MAX_CLOCK_SKEW_S = 60.0
 _READ_LIMIT_S = 3.0
 _NEW_CHECKPOINT = "give the query a new checkpoint, and set its startingOffsets"
-_RECREATED = "it was deleted and re-created"
+_RECREATION = "it was deleted and re-created"
 _DELETION_EFFECT = "partitions may change executors, but no data is affected"
 
 
@@ -37,14 +37,14 @@ def examine_checkpoint(
 ) -> list[Check]:
     """Check a checkpoint, and if given, its topics on `brokers` and its batches in `delta_table`.
 
-    Raises OptionError if `delta_table` is not a Delta table or cannot be read.
+    Raises OptionError if `delta_table` is not a readable Delta table, and what `brokers` raise.
     """
     description_by_topic = _find_recreated_topics(checkpoint)
     recreated_topics = {topic for _, topic in description_by_topic}
     checks = [_check_batches(checkpoint), *_check_states(checkpoint, recreated_topics)]
     checks += [
-        Check(_format_topic(source, topic), False, f"{_RECREATED}: {how}; {_NEW_CHECKPOINT}")
-        for (source, topic), how in description_by_topic.items()
+        Check(_format_topic(source, topic), False, f"{_RECREATION}: {text}; {_NEW_CHECKPOINT}")
+        for (source, topic), text in description_by_topic.items()
     ]
     if brokers is not None:
         checks += _check_topics(checkpoint, brokers, description_by_topic)
@@ -56,7 +56,7 @@ def examine_checkpoint(
 def _check_batches(checkpoint: Checkpoint) -> Check:
     planned_batch, completed_batch = checkpoint.last_planned, checkpoint.last_committed
     sources = ", ".join(f"sources/{source}" for source in checkpoint.sources)
-    name = f"query {checkpoint.query_id or 'with unknown id'} ({sources})"
+    name = f"query {checkpoint.query_id or 'with unknown ID'} ({sources})"
     if planned_batch is None:
         return Check(name, True, "no batch has been planned yet")
     if fault := _describe_missing_offsets(checkpoint, planned_batch.batch_id):
@@ -89,8 +89,8 @@ def _describe_missing_offsets(checkpoint: Checkpoint, last_id: int) -> str | Non
         )
     else:
         advice += f"; without a backup, {_NEW_CHECKPOINT}"
-    why = f'Spark would stop with "batch {previous_id} doesn\'t exist"'
-    return f"offsets/{previous_id} is missing; {why}: {advice}"
+    reason = f'Spark would stop with "batch {previous_id} doesn\'t exist"'
+    return f"offsets/{previous_id} is missing; {reason}: {advice}"
 
 
 def _find_recreated_topics(checkpoint: Checkpoint) -> dict[tuple[str, str], str]:
@@ -126,10 +126,10 @@ def _check_states(checkpoint: Checkpoint, recreated_topics: set[str]) -> Iterato
     Re-created topics are ignored, because the state is ahead of their new offsets.
     """
     for warning in checkpoint.warnings:
-        path, _, why = warning.partition(": ")
-        is_new = "newer than" in why
-        advice = "install the assignor-bridge that wrote it, or " if is_new else ""
-        yield Check(f"state {path}", False, f"{why}: {advice}delete the file; {_DELETION_EFFECT}")
+        path, _, cause = warning.partition(": ")
+        is_newer = "newer than" in cause
+        advice = "install the assignor-bridge that wrote it, or " if is_newer else ""
+        yield Check(f"state {path}", False, f"{cause}: {advice}delete the file; {_DELETION_EFFECT}")
     for source, state in checkpoint.states.items():
         ends = checkpoint.ends_of(source, checkpoint.last_planned)
         columns = (state.topic.tolist(), state.partition.tolist(), state.position.tolist())
@@ -141,7 +141,8 @@ def _check_states(checkpoint: Checkpoint, recreated_topics: set[str]) -> Iterato
         ]
         fault = ""
         if state.topics and not set(state.topics) & set(ends):
-            fault = f"it has topics {elide(state.topics)}, but the source reads {elide(list(ends))}"
+            source_topics = elide(list(ends)) or "no topic"
+            fault = f"it has topics {elide(state.topics)}, but the source reads {source_topics}"
         elif partitions_ahead:
             fault = (
                 f"it is ahead of the checkpoint in {_join(partitions_ahead)}, so one of the two "
@@ -212,7 +213,7 @@ def _find_faults(
     if missing_partitions:
         faults.append(
             f"it has {pluralize(len(existing_numbers), 'partition')}, but the checkpoint also has "
-            f"{_join(missing_partitions)}: {_RECREATED} with fewer; {_NEW_CHECKPOINT}"
+            f"{_join(missing_partitions)}: {_RECREATION} with fewer; {_NEW_CHECKPOINT}"
         )
     partitions_ahead = [tp for tp, end in ends.items() if end > logs.ends.get(tp, end)]
     positions_text = _format_positions(partitions_ahead, ends, "ends at", logs.ends)
@@ -221,7 +222,7 @@ def _find_faults(
         first_s = min(logs.recreation_times_s[tp] for tp in recreated_partitions)
         first_time = datetime.datetime.fromtimestamp(first_s, datetime.timezone.utc)
         faults.append(
-            f"{_RECREATED}: the first records of {_join(recreated_partitions)} are from "
+            f"{_RECREATION}: the first records of {_join(recreated_partitions)} are from "
             f"{first_time:%Y-%m-%d %H:%M:%SZ} or later, written after the last batch had read past "
             f"these offsets; {_NEW_CHECKPOINT}"
         )
@@ -229,7 +230,7 @@ def _find_faults(
         end > 0 for tp, end in ends.items() if tp.number in existing_numbers
     ):
         faults.append(
-            f"{_RECREATED}: the checkpoint is ahead of the log end in all partitions that it has "
+            f"{_RECREATION}: the checkpoint is ahead of the log end in all partitions that it has "
             f"read ({positions_text}); {_NEW_CHECKPOINT}"
         )
     elif partitions_ahead:
@@ -247,8 +248,8 @@ def _find_faults(
     if partitions_behind:
         faults.append(
             "records were deleted before they were read: "
-            f"{_format_positions(partitions_behind, starts, 'begins at', logs.begins)}; raise "
-            "retention.ms or read faster, and start once with failOnDataLoss=false to skip them"
+            f"{_format_positions(partitions_behind, starts, 'begins at', logs.begins)}; raise the "
+            "retention or read faster, and start once with failOnDataLoss=false to skip them"
         )
     return faults
 
@@ -302,9 +303,8 @@ def _format_positions(
     log_offsets: Mapping[Partition, int],
 ) -> str:
     """Format each partition's read position and where its log begins or ends."""
-    return elide(
-        [
-            f"{tp} is read up to {read_offsets[tp]} and its log {verb} {log_offsets[tp]}"
-            for tp in sorted(partitions)
-        ]
-    )
+    texts = [
+        f"{tp} is read up to {read_offsets[tp]} and its log {verb} {log_offsets[tp]}"
+        for tp in sorted(partitions)
+    ]
+    return elide(texts)

@@ -1,4 +1,4 @@
-"""Check that a Delta table has the batches that its query's checkpoint lists as completed."""
+"""Check that the batches in a Delta table match those in its query's checkpoint."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def match_batches(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
-    """Return True if the table's batches match the checkpoint's or are unknown, and a text.
+    """Return whether table and checkpoint match (True if unknown), and a text that explains it.
 
     Raises OptionError if `table` is not a Delta table or cannot be read.
     """
     if checkpoint.query_id is None:
-        return True, "unknown: the checkpoint has no query id"
+        return True, "unknown: the checkpoint has no query ID"
     log = read_table_log(table, checkpoint.query_id)
     last_planned = _get_batch_id(checkpoint.last_planned)
     last_committed = _get_batch_id(checkpoint.last_committed)
@@ -31,10 +31,10 @@ def match_batches(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
         last_planned = _get_batch_id(read_checkpoint(checkpoint.name).last_planned)
     if fault := describe_mismatch(log, checkpoint.name, last_planned, last_committed):
         return False, f"it {fault}"
-    return True, _describe(log.batch, last_planned, last_committed)
+    return True, _describe_batches(log.batch, last_planned, last_committed)
 
 
-def _describe(table_batch: int, last_planned: int, last_committed: int) -> str:
+def _describe_batches(table_batch: int, last_planned: int, last_committed: int) -> str:
     if table_batch < last_committed:
         return "it was replaced, and the replacement was accepted"
     if table_batch == NO_BATCH:

@@ -41,10 +41,8 @@ def examine_machine() -> list[Check]:
 
 
 def _check_python() -> Check:
-    version = platform.python_version()
-    return Check(
-        "Python 3.10 or later", sys.version_info >= (3, 10), f"{version}, {sys.executable}"
-    )
+    details = f"{platform.python_version()}, {sys.executable}"
+    return Check("Python 3.10 or later", sys.version_info >= (3, 10), details)
 
 
 def _check_java() -> Check:
@@ -67,7 +65,6 @@ def _check_java() -> Check:
 
 
 def _check_cache_folder() -> Check:
-    """Check that the cache folder for jars is writable."""
     name = "the jar cache is writable"
     try:
         with ivy.lock_cache("doctor"):
@@ -101,7 +98,7 @@ def _check_jar() -> Check:
 
 
 def _check_package(name: str, get_coordinate: Callable[[], str]) -> Check:
-    """Let Spark resolve a package, as it does when it first starts with that package."""
+    """Let Spark resolve a package, as at its first start with it; not if the cache is read-only."""
     try:
         coordinate = get_coordinate()
         was_cached = spark_packages.resolve(
@@ -111,7 +108,8 @@ def _check_package(name: str, get_coordinate: Callable[[], str]) -> Check:
         return Check(name, False, "unknown, because pyspark is not installed")
     except AssignorError as error:
         return Check(name, False, str(error))
-    return Check(name, True, f"{coordinate}, {'in the cache' if was_cached else 'downloaded now'}")
+    cache_state = "in the cache" if was_cached else "not in the cache before"
+    return Check(name, True, f"{coordinate}, {cache_state}")
 
 
 def _check_delta() -> Check:

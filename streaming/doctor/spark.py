@@ -7,7 +7,7 @@ from streaming.observe.check_result import Check
 from streaming.observe.masters import find_reachable_address, parse_addresses
 
 
-def examine_spark(url: str) -> Check:
+def check_spark_address(url: str) -> Check:
     """Check that an address in a URL accepts connections.
 
     Raises OptionError if the URL is invalid or has no address, such as `local` or `yarn`.

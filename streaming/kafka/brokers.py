@@ -50,7 +50,7 @@ _POLL_S = 0.02
 _PARTITIONS_PER_REQUEST = 250
 #: For more topics than this, one request lists all topics that the user may describe.
 _MAX_SINGLE_TOPIC_REQUESTS = 8
-#: Errors after which no broker will answer.
+#: Errors that end the wait for the first answer.
 _FINAL_ERRORS = (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION)
 
 
@@ -89,7 +89,7 @@ class Brokers:
         self.settings = translate_settings(java_settings)
         self.limit_s = limit_s
         self._address = java_settings["bootstrap.servers"].rpartition("@")[2]  # without credentials
-        #: One line for each value that could not be determined.
+        #: Lines that report which values are unknown, and why.
         self.notes: list[str] = []
         #: Requested topics that do not exist.
         self.missing_topics: set[str] = set()
@@ -179,7 +179,7 @@ class Brokers:
             self.notes.append(f"{problem} ({elide(sorted(names))}): {reason}")
 
     def _connect(self) -> AdminClient:
-        """Create a client and count the brokers; stop waiting once no broker can answer."""
+        """Create a client and count the brokers; stop waiting at the first of `_FINAL_ERRORS`."""
         # A list, not a method, keeps clients out of reference cycles: the garbage collector may run
         # in a thread of librdkafka, and destroying a client in such a thread aborts the process.
         errors: list[KafkaError] = []

@@ -67,7 +67,7 @@ def fetch_classic_group(brokers: Brokers, name: str) -> ClassicGroup:
     instance_by_id = {member.member_id: member.group_instance_id for member in description.members}
     try:
         with warnings.catch_warnings():
-            # Deprecated for describe_consumer_groups, which lacks these bytes.
+            # Deprecated in favor of describe_consumer_groups, which lacks these bytes.
             warnings.simplefilter("ignore", DeprecationWarning)
             groups = brokers.admin.list_groups(name, timeout=brokers.limit_s)
     except KafkaException as error:
@@ -134,6 +134,6 @@ class _Decoder:
     def _take(self, size: int) -> bytes:
         chunk = self._data[self._position : self._position + size]
         if size < 0 or len(chunk) < size:
-            raise ValueError(f"{size} bytes expected at {self._position} of {len(self._data)}")
+            raise ValueError(f"length {size} at byte {self._position} of {len(self._data)}")
         self._position += size
         return chunk

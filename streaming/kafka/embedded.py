@@ -71,7 +71,7 @@ class EmbeddedBroker:
         self._ports: tuple[int, int] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         #: Size of the log file in bytes, when the broker was last started.
-        self._log_start = 0
+        self._log_size_at_start = 0
 
     @property
     def port(self) -> int:
@@ -194,7 +194,7 @@ class EmbeddedBroker:
         command = setup.build_command(jars, settings_file, cluster_id, temp_folder, heap=_HEAP)
         env = {**os.environ, "LC_ALL": "C.UTF-8"}  # for non-ASCII folder names
         with self.log_file.open("ab") as log:
-            self._log_start = log.tell()
+            self._log_size_at_start = log.tell()
             # In a new session: Ctrl-C reaches only this process, which then stops the broker.
             pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": log, "stderr": log}
             self._process = subprocess.Popen(command, env=env, start_new_session=True, **pipes)
@@ -210,7 +210,7 @@ class EmbeddedBroker:
         return True
 
     def _await_ready(self, port: int, cluster_id: str) -> None:
-        state = "no connection was accepted"
+        problem = "no connection was accepted"
         deadline_s = time.monotonic() + _READY_LIMIT_S
         while not setup.accepts_connections(port) and time.monotonic() < deadline_s:
             self.check_alive()
@@ -221,7 +221,7 @@ class EmbeddedBroker:
             try:
                 metadata = admin.list_topics(timeout=1.0)
             except KafkaException as error:
-                state = error.args[0].str()
+                problem = error.args[0].str()
                 continue
             self.check_alive()
             if metadata.cluster_id != cluster_id:
@@ -231,16 +231,16 @@ class EmbeddedBroker:
                 )
             if metadata.brokers:
                 return
-            state = "the metadata lists no broker yet"
+            problem = "the metadata lists no broker yet"
         raise BrokerError(
-            f"the embedded broker was not ready after {_READY_LIMIT_S:g} s ({state}): "
+            f"the embedded broker was not ready after {_READY_LIMIT_S:g} s ({problem}): "
             + self._summarize_log()
         )
 
     def _summarize_log(self) -> str:
         """Join up to four log lines since the last start: from the first error on, or the last."""
         try:
-            content = self.log_file.read_bytes()[self._log_start :].decode(errors="replace")
+            content = self.log_file.read_bytes()[self._log_size_at_start :].decode(errors="replace")
         except OSError:
             content = ""
         # Omit stack traces, and the options that a JVM prints from its environment variables.

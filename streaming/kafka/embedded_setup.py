@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 KAFKA = "org.apache.kafka:kafka_2.13:4.1.0"
-#: Kafka's jars contain no logger; this logger prints to the broker's log file.
+#: Kafka's jars contain no SLF4J provider; this one prints to stdout, which is the log file.
 LOGGER = "org.slf4j:slf4j-simple:1.7.36"
 HOST = "127.0.0.1"
 LAUNCHER = Path(__file__).parent / "GuardedBroker.java"
@@ -113,7 +113,7 @@ def make_cluster_id() -> str:
 
 
 def read_cluster_id(meta_file: Path) -> str:
-    """Return the cluster ID in a data folder's `meta.properties`, or raise BrokerError."""
+    """Return the cluster ID in a data folder's `meta.properties`; raise BrokerError if none."""
     for line in meta_file.read_text(encoding="utf-8").splitlines():
         if line.startswith("cluster.id="):
             return line.partition("=")[2].strip()
@@ -121,7 +121,10 @@ def read_cluster_id(meta_file: Path) -> str:
 
 
 def find_free_ports(fixed_port: int | None) -> tuple[int, int]:
-    """Return two free ports, first `fixed_port` if given, or raise OptionError or BrokerError."""
+    """Return two free ports, the first one `fixed_port` if given.
+
+    Raises OptionError if `fixed_port` is not free, and BrokerError if no other port is found.
+    """
     if fixed_port is not None and not is_free(fixed_port):
         raise OptionError(f"port {fixed_port} on {HOST} is in use or not allowed: choose another")
     ports = [] if fixed_port is None else [fixed_port]

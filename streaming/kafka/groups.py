@@ -34,7 +34,7 @@ _TIMEOUT_ERRORS = ("_TIMED_OUT", "_WAIT_COORD")
 #: Error of newer brokers for a group that does not exist.
 _NO_GROUP = "GROUP_ID_NOT_FOUND"
 #: Requested if there are no topics, in order to wait for the coordinator in this case, too.
-_MISSING_TOPIC = "assignor-none"
+_PLACEHOLDER_TOPIC = "assignor-none"
 #: Error for a user without Describe permission on the group.
 _NO_PERMISSION = "GROUP_AUTHORIZATION_FAILED"
 #: Error for a user without Describe permission on a topic of a member, from Kafka 4.0 on.
@@ -102,7 +102,7 @@ def fetch_group_offsets(brokers: Brokers, group: str) -> dict[Partition, int]:
     """
     partitions = [
         (topic, n) for topic, numbers in brokers.list_all_partitions().items() for n in numbers
-    ] or [(_MISSING_TOPIC, 0)]
+    ] or [(_PLACEHOLDER_TOPIC, 0)]
     offsets: dict[Partition, int] = {}
     consumer = brokers.make_consumer(group)
     try:

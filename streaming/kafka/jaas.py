@@ -38,15 +38,12 @@ class LoginModule:
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """Parse `class flag key="value" …;`.
-
-    Raises JaasError if the text has another form or several login modules.
-    """
+    """Parse `class flag key="value" …;`; raise JaasError for another form or several modules."""
     tokens = list(_tokenize(text))
     if not tokens:
         raise JaasError("it is empty")
-    words = [token for token in tokens if token not in (("sign", "="), ("sign", ";"))]
-    if len(words) < 2 or any(kind == "sign" for kind, _ in tokens[:2]):
+    text_tokens = [token for token in tokens if token not in (("sign", "="), ("sign", ";"))]
+    if len(text_tokens) < 2 or any(kind == "sign" for kind, _ in tokens[:2]):
         raise JaasError("it does not start with a login module and a control flag")
     if tokens[1][1].lower() not in _FLAGS:
         raise JaasError(f"its control flag is not one of {', '.join(_FLAGS)}")
@@ -54,7 +51,7 @@ def parse_jaas(text: str) -> LoginModule:
         raise JaasError("it does not end with a semicolon")
     end = tokens.index(("sign", ";"))
     if end != len(tokens) - 1:
-        raise JaasError("text follows its first semicolon: only one login module is allowed")
+        raise JaasError("text follows its first semicolon: use one login module, and quote values")
     options: dict[str, str] = {}
     option_tokens = tokens[2:end]
     for i in range(0, len(option_tokens), 3):
@@ -72,10 +69,12 @@ def _tokenize(text: str) -> Iterator[tuple[str, str]]:
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            at = f"at character {position + 1}"
+            location = f"at character {position + 1}"
             if text[position] == "/" and not text.startswith("/*", position):
-                raise JaasError(f'the slash {at} is not in quotes: write options as key="value"')
-            raise JaasError(f"the quote or comment that opens {at} is not closed")
+                raise JaasError(
+                    f'the slash {location} is not in quotes: write options as key="value"'
+                )
+            raise JaasError(f"the quote or comment that opens {location} is not closed")
         position = match.end()
         kind = match.lastgroup
         if kind == "quoted":

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: Broker setting for the class that selects which replica a consumer reads (KIP-392).
 _SELECTOR = "replica.selector.class"
 #: Class that selects a replica in the consumer's rack.
-_RACK_AWARE = "RackAwareReplicaSelector"
+_RACK_AWARE_SELECTOR = "RackAwareReplicaSelector"
 
 
 def fetch_replica_racks(
@@ -69,4 +69,4 @@ def _has_rack_aware_selector(brokers: Brokers, broker_id: int) -> bool | None:
         brokers.note_failures("replica selector", failures, 1)
         return None
     selector = entry.value if entry is not None else None
-    return (selector or "").strip().endswith(_RACK_AWARE)
+    return (selector or "").strip().endswith(_RACK_AWARE_SELECTOR)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 #: Settings with the same name and meaning in both clients.
 _SAME_IN_BOTH = ("bootstrap.servers", "client.id", "client.dns.lookup")
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-#: Settings that name a Java class, which only a JVM can run.
 _CLASS_SETTINGS = {
     "SSL": ("ssl.engine.factory.class", "security.providers"),
     "SASL": ("sasl.login.class", "sasl.client.callback.handler.class"),
@@ -140,7 +139,7 @@ def _map_truststore(settings: Mapping[str, str], location_key: str, pem_key: str
 
 
 def _map_keystore(settings: Mapping[str, str]) -> dict[str, str]:
-    password = {name: settings[name] for name in ("ssl.key.password",) if settings.get(name)}
+    key_password = {k: settings[k] for k in ("ssl.key.password",) if settings.get(k)}
     if settings.get("ssl.keystore.key"):
         if not settings.get("ssl.keystore.certificate.chain"):
             raise SettingsError(
@@ -148,13 +147,13 @@ def _map_keystore(settings: Mapping[str, str]) -> dict[str, str]:
             )
         chain = _wrap_pem(settings["ssl.keystore.certificate.chain"])
         key = _wrap_pem(settings["ssl.keystore.key"])
-        return {"ssl.key.pem": key, "ssl.certificate.pem": chain, **password}
+        return {"ssl.key.pem": key, "ssl.certificate.pem": chain, **key_password}
     location = settings.get("ssl.keystore.location")
     if not location:
         return {}
     store_type = settings.get("ssl.keystore.type", "JKS").upper()
     if store_type == "PEM":
-        return {"ssl.key.location": location, "ssl.certificate.location": location, **password}
+        return {"ssl.key.location": location, "ssl.certificate.location": location, **key_password}
     if store_type != "PKCS12":
         raise SettingsError(
             "setting 'ssl.keystore.type' must be PEM or PKCS12 for librdkafka (default: JKS): "
@@ -189,13 +188,13 @@ def _map_sasl(settings: Mapping[str, str]) -> dict[str, str]:
     module = _parse_login_module(settings)
     mechanisms = _MECHANISMS_BY_MODULE.get(module.name)
     if mechanisms is None or mechanism not in mechanisms:
-        reason = "the login module in 'sasl.jaas.config' is not supported here"
+        reason = f"the login module in 'sasl.jaas.config' is not supported here: {_ALTERNATIVES}"
         if mechanisms is not None:
             reason = (
                 "setting 'sasl.mechanism' does not match the login module in 'sasl.jaas.config', "
-                f"which works with {' and '.join(mechanisms)}"
+                f"which works with {' and '.join(mechanisms)}: change one of them"
             )
-        raise SettingsError(f"{reason}: {_ALTERNATIVES}")
+        raise SettingsError(reason)
     if module.options.get("tokenauth", "").lower() == "true":
         raise SettingsError(
             "setting 'sasl.jaas.config' has a delegation token (tokenauth), which librdkafka "
@@ -237,9 +236,7 @@ def _map_oauth(settings: Mapping[str, str], module: LoginModule) -> dict[str, st
     client_id = module.options.get("clientId") or settings.get(f"{prefix}.client.id")
     client_secret = module.options.get("clientSecret") or settings.get(f"{prefix}.client.secret")
     if not client_id or not client_secret:
-        raise SettingsError(
-            "setting 'sasl.jaas.config' has no clientId or no clientSecret: add them"
-        )
+        raise SettingsError("setting 'sasl.jaas.config' has no clientId or clientSecret: add both")
     values = {
         "sasl.oauthbearer.method": "oidc",
         "sasl.oauthbearer.token.endpoint.url": endpoint,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
-from assignor_bridge.errors import AssignorError
+from assignor_bridge.errors import AssignorError, pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ _PARTITIONS_PER_REQUEST = 5_000
 
 
 class TopicError(AssignorError):
-    """A topic, or some of its partitions or leaders, could not be created in time."""
+    """A topic could not be created with all partitions, or some have no leader in time."""
 
 
 def create_topic(
@@ -65,20 +65,20 @@ def create_topic(
         _await_leaders(admin, name, target_count, limit_s)
 
 
-def _await_leaders(admin: AdminClient, topic: str, partitions: int, limit_s: float) -> None:
+def _await_leaders(admin: AdminClient, topic: str, partition_count: int, limit_s: float) -> None:
     deadline_s = time.monotonic() + limit_s
     leader_count = 0
-    while (requested_at := time.monotonic()) < deadline_s:
+    while (requested_s := time.monotonic()) < deadline_s:
         with contextlib.suppress(KafkaException):  # the broker is too busy to answer in time
             metadata = admin.list_topics(topic, timeout=_METADATA_LIMIT_S).topics[topic]
             leader_count = sum(partition.leader >= 0 for partition in metadata.partitions.values())
-        if leader_count == partitions:
+        if leader_count == partition_count:
             return
         # With very many partitions, answering takes time that the broker needs to elect leaders.
-        time.sleep(max(0.02, time.monotonic() - requested_at))
+        time.sleep(max(0.02, time.monotonic() - requested_s))
     raise TopicError(
-        f"topic {topic!r} has leaders for {leader_count} of {partitions} partitions after "
-        f"{limit_s:g} s"
+        f"topic {topic!r} has {pluralize(leader_count, 'leader')} for "
+        f"{pluralize(partition_count, 'partition')} after {limit_s:g} s"
     )
 
 

@@ -187,7 +187,7 @@ def test_spark_begins_where_a_group_stands(
     out, err = capsys.readouterr()
     assert json.loads(out) == {topic.name: {"0": 4, "1": -2, "2": 10}}
     assert err == (
-        f"assignor: 1 of 3 partitions have no offset and start at earliest: {topic.name}-1\n"
+        f"assignor: partitions without an offset start at earliest: 1 of 3 ({topic.name}-1)\n"
     )
     options = {"kafka.bootstrap.servers": address, "subscribe": topic.name}
     read = spark.read.format("kafka").options(**options, startingOffsets=out).load()

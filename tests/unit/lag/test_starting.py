@@ -75,7 +75,9 @@ def test_a_planned_batch_that_may_be_in_the_table_is_noted(tmp_path, capsys):
             "--source needs a checkpoint",
             id="source",
         ),
-        pytest.param(["--checkpoint", "c", "--source", "7"], "Kafka sources are 0", id="no source"),
+        pytest.param(
+            ["--checkpoint", "c", "--source", "7"], "of the checkpoint (0)", id="no source"
+        ),
         pytest.param(
             ["--checkpoint", "c", "--topic", "u"], "u: it is not in the checkpoint", id="topic"
         ),

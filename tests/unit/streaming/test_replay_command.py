@@ -273,7 +273,7 @@ def test_a_plan_log_of_another_query_is_refused(checkpoint, tmp_path, capsys):
         pytest.param([], "CHECKPOINT", id="no checkpoint given"),
         pytest.param(["--checkpoint", "no/such"], "not a streaming checkpoint", id="not there"),
         pytest.param(["--checkpoint", "s3a://b/c"], "not on a local file system", id="elsewhere"),
-        pytest.param(["--source", "7"], "Kafka sources are 0", id="no such source"),
+        pytest.param(["--source", "7"], "of the checkpoint (0)", id="no such source"),
         pytest.param(["--hosts", "a=x"], "--hosts is 'a=x'", id="bad hosts"),
         pytest.param(["--hosts", "a=²"], "--hosts is 'a=²'", id="not a decimal digit"),
         pytest.param(["--hosts", "a=1,b=10000"], "--hosts is 'a=1,b=10000'", id="too many slots"),
