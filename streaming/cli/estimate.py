@@ -138,8 +138,8 @@ def estimate(
         tasks = logged_tasks.tasks_by_batch if logged_tasks else None
         cluster = choose_cluster(log, name, log_batches, **cluster_options)
         traffic = estimate_traffic(log, name, log_batches, price, record_bytes) if racks else None
-        play = partial(player.replay, options=planner_options, find_assignor=find_assignor, racks=racks)
-        play = partial(play, traffic=traffic, logged_tasks=tasks)
+        play = partial(player.replay, options=planner_options, find_assignor=find_assignor)
+        play = partial(play, racks=racks, traffic=traffic, logged_tasks=tasks)
         with stderr.status(f"replaying {pluralize(len(log_batches), 'batch', 'batches')}"):
             replays.append(play(log.name_source(name), log_batches, cluster, mapping_names))
     for replay in replays:

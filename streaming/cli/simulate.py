@@ -120,7 +120,11 @@ def simulate(
     for name in mapping_names:
         typer.echo(f"simulating {make_printable(name)} …", err=True)
         results += compare(
-            scenario, [name], find_assignor=find_assignor, locality_wait_s=locality_wait, options=options
+            scenario,
+            [name],
+            find_assignor=find_assignor,
+            locality_wait_s=locality_wait,
+            options=options,
         )
     if as_json:
         for result in results:
