@@ -117,7 +117,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
     }
   }
 
-  /** Returns lags, at least 0; omits unknown ones, and 0 for partitions that start at the end. */
+  /** Returns lags, at least 0; omits unknown lags, and partitions that start at the log's end. */
   protected Map<TopicPartition, Long> fetchLags(Collection<TopicPartition> partitions) {
     long timeoutMs = timeoutMs();
     long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
@@ -201,7 +201,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
     if (!hasWarned) {
       hasWarned = true;
       LOG.warn(
-          "some lags of group {} were not fetched within {} ms and count as 0 (logged once): {}",
+          "some lags of group {} were not fetched (limit: {} ms) and count as 0 (logged once): {}",
           settings.get(ConsumerConfig.GROUP_ID_CONFIG),
           timeoutMs(),
           String.valueOf(error instanceof ExecutionException ? error.getCause() : error));

@@ -122,8 +122,8 @@ public final class LimitedBatch {
     int unreadRangeCount = unreadRangeByPartition.size();
     if (admittedPartitions.size() < unreadRangeCount || offsets < 1 || offsets > maxOffsets) {
       throw new PlannerException(
-          "the planner admitted %d offsets from %d partitions; expected 1 to %d offsets from %d"
-              .formatted(offsets, admittedPartitions.size(), maxOffsets, unreadRangeCount));
+          "the planner admitted too many or too few offsets (%d; 1 to %d) or partitions (%d; %d)"
+              .formatted(offsets, maxOffsets, admittedPartitions.size(), unreadRangeCount));
     }
     return SourceOffsets.toOffset(admittedEndByPartition);
   }

@@ -19,7 +19,7 @@ import org.slf4j.LoggerFactory;
  * Commits the end offsets of completed batches to a consumer group (`assignor.commitGroup`). A
  * separate thread sends one commit at a time and skips all but the newest waiting commit. Failures
  * are counted and logged once per reason. They never stop the query, which waits only for its last
- * commit. A group with live members rejects such commits, so a real consumer's offsets are safe.
+ * commit. A group with live members rejects such commits, so their offsets are safe.
  */
 public final class GroupCommits implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(GroupCommits.class);
@@ -86,7 +86,7 @@ public final class GroupCommits implements AutoCloseable {
 
   void countFailure(Throwable error) {
     failureCount++;
-    String reason = admin.describe(error) + adviceFor(Errors.forException(error));
+    String reason = admin.describe(error) + findAdvice(Errors.forException(error));
     String maskedReason = reason.replaceAll("\\d+", "#"); // mask times and attempts
     if (warnedReasons.size() < MAX_WARNINGS && warnedReasons.add(maskedReason)) {
       LOG.warn(
@@ -94,7 +94,7 @@ public final class GroupCommits implements AutoCloseable {
     }
   }
 
-  private static String adviceFor(Errors error) {
+  private static String findAdvice(Errors error) {
     return switch (error) {
       case UNKNOWN_MEMBER_ID ->
           " (the group has live members: commit to a group without subscribed consumers)";

@@ -1,5 +1,5 @@
 package io.assignorbridge.model;
 
-/** Spark's dynamic allocation limits. `secondsSinceLastPlan` is null for a run's first plan. */
+/** Dynamic allocation's limits. `secondsSinceLastPlan` is null at a run's first planning. */
 public record Allocation(
     int minExecutors, int maxExecutors, int slotsPerExecutor, Double secondsSinceLastPlan) {}

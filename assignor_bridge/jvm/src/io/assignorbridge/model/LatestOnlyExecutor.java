@@ -35,12 +35,12 @@ public final class LatestOnlyExecutor<T> {
       try {
         executor.execute(() -> work.accept(waitingItem.getAndSet(null)));
       } catch (RejectedExecutionException e) {
-        // the stream has ended
+        // `finish` was called
       }
     }
   }
 
-  /** Stops accepting items; interrupts work that has not finished after {@code timeoutMs}. */
+  /** Accepts no more items; after {@code timeoutMs} or an interrupt, interrupts the work. */
   public void finish(long timeoutMs) {
     executor.shutdown();
     try {

@@ -14,16 +14,16 @@ import org.apache.spark.sql.kafka010.KafkaSourceOffset;
 final class BatchAdmission {
   private static final int MAX_LOOK_UPS = 3; // per batch; the planner requests at most two
 
-  /** The planner's verified answer: where the batch ends, and its metrics. */
+  /** The planner's verified answer: where the batch ends, and metrics of its limits. */
   record Admission(Offset end, Map<String, String> metrics) {}
 
-  /** An admitted batch. `logEntry` is its part of the plan log line; null if there is no log. */
+  /** A batch whose end the planner chose. `logEntry` is for the plan log; null without that log. */
   private record AdmittedBatch(Offset end, long offsets, long startedNanos, String logEntry) {}
 
   private AdmittedBatch admittedBatch; // null unless one is being measured
   private Messages.CompletedBatch lastCompletedBatch; // not yet sent to the planner; null if none
 
-  /** Returns the admitted batch that was completed since the last request, or null. */
+  /** Returns the size and duration of the batch completed since the last request, or null. */
   Messages.CompletedBatch lastCompletedBatch() {
     return lastCompletedBatch;
   }
@@ -70,12 +70,12 @@ final class BatchAdmission {
     }
   }
 
-  /** Forgets the admitted batch, because Spark plans it. */
+  /** Forgets the admitted batch, so that its duration is not measured. */
   void forget() {
     admittedBatch = null;
   }
 
-  /** Returns the plan log entry of the batch with this end; empty if it was not admitted. */
+  /** Returns the log entry of the batch with this end: "" if not admitted, null without a log. */
   String logEntryOf(Offset end) {
     return isAdmitted(end) ? admittedBatch.logEntry() : "";
   }

@@ -19,7 +19,7 @@ final class PartitionPosition {
   // Heap bytes of the objects around keys and values, measured with Kafka 3.9:
   private static final int RECORD_OVERHEAD_BYTES = 160; // per record
   private static final int HEADER_OVERHEAD_BYTES = 150; // for a record's first header; others have 90
-  private static final int SAMPLES_PER_POLL = 8;
+  private static final int SAMPLES_PER_POLL = 8; // at least, of a partition with enough records
   private static final int MAX_SAMPLED_OFFSETS = 2_000;
 
   final TopicPartition partition;
@@ -31,7 +31,7 @@ final class PartitionPosition {
   RangeCursor currentRange; // the unfinished range that is being read; null if there is none
   boolean positioned; // whether Kafka's consumer is at `position`
 
-  /** Bytes that the client had received when it last held no records of this partition. */
+  /** The client's total of received bytes when it last held no records of this partition. */
   long bufferedSinceBytes = NEVER_FETCHED;
 
   /** Heap bytes per offset, estimated from the last 2,000 offsets; 0 before the first poll. */

@@ -42,7 +42,7 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
   private final HashMap<String, String> options;
   private transient JsonFactory factory;
   private transient TypeTree typeTree;
-  private transient boolean readsPlainDecimals; // whether quoted decimals follow no locale's format
+  private transient boolean readsPlainDecimals; // false if quoted ones follow a locale's format
 
   private JsonRecords(StructType schema, Map<String, String> options) {
     this.schema = schema;
@@ -88,7 +88,7 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
     }
   }
 
-  /** Quotes a value of a STRING column; returns false if Spark would change a number in it. */
+  /** Quotes other values in STRING columns; returns false if Spark would change a number. */
   private boolean checkValue(JsonParser parser, TypeTree tree, QuotedCopy copy) throws IOException {
     JsonToken token = parser.currentToken();
     DataType type = tree.type;

@@ -115,7 +115,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   }
 
   /**
-   * Returns the metrics, and completes the batches before these offsets. Spark calls this when a
+   * Returns the metrics, and completes the batches up to these offsets. Spark calls this when a
    * batch is in the commit log (even for the last batch of an AvailableNow run) and at each idle
    * trigger, but not for failed batches. Spark calls `commit(end)` only with the next batch.
    */
@@ -167,10 +167,10 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     int slotCount = ExecutorList.countSlots(context);
     if (partitionCount > slotCount && warnedActions.add("too few slots")) {
       LOG.warn(
-          "real-time mode needs a task slot for each partition, but the query reads {} partitions and"
-              + " the application has {} slots: Spark does not read {} of the partitions. Give the"
-              + " application {} slots (logged once)",
-          partitionCount, slotCount, partitionCount - slotCount, partitionCount);
+          "real-time mode needs a task slot for each partition, but the application has only {} for"
+              + " the {} partitions of this stream: Spark does not read the others. Give the"
+              + " application at least {} slots (logged once)",
+          slotCount, partitionCount, partitionCount);
     }
   }
 

@@ -18,8 +18,8 @@ import java.util.regex.Pattern;
 
 /**
  * The planner's Python process, which handles one request line at a time. It ends when its standard
- * input closes, so it cannot outlive this JVM. If {@link #sendRequest} gets no answer, it closes
- * this process, so that a late answer cannot be mistaken for the next one.
+ * input closes, so it cannot outlive this JVM. If {@link #sendRequest} gets no valid
+ * answer, it closes this process, so that a late answer cannot be mistaken for the next one.
  */
 final class PlannerProcess implements AutoCloseable {
   private static final int MAX_STDERR_CHARS = 4000;
@@ -54,10 +54,10 @@ final class PlannerProcess implements AutoCloseable {
   }
 
   /** Sends a stream's request and returns the answer; fails after the time limit. */
-  String sendRequest(int stream, String request, long timeoutMs)
+  String sendRequest(int streamNumber, String request, long timeoutMs)
       throws PlannerException, InterruptedException {
     long number = ++requestCount; // the answer begins with the same number
-    Future<String> answerFuture = io.submit(() -> exchange(number, stream + " " + request));
+    Future<String> answerFuture = io.submit(() -> exchange(number, streamNumber + " " + request));
     boolean isInSync = false;
     try {
       String line = answerFuture.get(timeoutMs, TimeUnit.MILLISECONDS);
