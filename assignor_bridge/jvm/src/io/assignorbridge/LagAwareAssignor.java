@@ -201,7 +201,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
     if (!hasWarned) {
       hasWarned = true;
       LOG.warn(
-          "some lags of group {} were not fetched (limit: {} ms) and count as 0 (logged once): {}",
+          "some lags of group {} were not fetched and count as 0 (limit: {} ms; logged once): {}",
           settings.get(ConsumerConfig.GROUP_ID_CONFIG),
           timeoutMs(),
           String.valueOf(error instanceof ExecutionException ? error.getCause() : error));

@@ -122,7 +122,7 @@ public final class LimitedBatch {
     int unreadRangeCount = unreadRangeByPartition.size();
     if (admittedPartitions.size() < unreadRangeCount || offsets < 1 || offsets > maxOffsets) {
       throw new PlannerException(
-          "the planner admitted too many or too few offsets (%d; 1 to %d) or partitions (%d; %d)"
+          "the planner admitted offsets: %d (expected 1 to %d), partitions: %d (expected %d)"
               .formatted(offsets, maxOffsets, admittedPartitions.size(), unreadRangeCount));
     }
     return SourceOffsets.toOffset(admittedEndByPartition);

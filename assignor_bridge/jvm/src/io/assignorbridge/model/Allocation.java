@@ -1,5 +1,5 @@
 package io.assignorbridge.model;
 
-/** Dynamic allocation's limits. `secondsSinceLastPlan` is null at a run's first planning. */
+/** Dynamic allocation limits. `secondsSinceLastPlan` is null for a run's first attempt to plan. */
 public record Allocation(
     int minExecutors, int maxExecutors, int slotsPerExecutor, Double secondsSinceLastPlan) {}

@@ -107,9 +107,9 @@ final class PlanFigures {
     allMetrics.put("assignor.readBytes", Long.toString(readBytes));
     allMetrics.put("assignor.offsetsLost", Long.toString(lostOffsets));
     if (!isLocalByTask.isEmpty()) {
-      long hits = isLocalByTask.values().stream().filter(isLocal -> isLocal).count();
-      double rate = hits / (double) isLocalByTask.size();
-      allMetrics.put("assignor.localityHitRate", String.format(Locale.ROOT, "%.4f", rate));
+      long localTaskCount = isLocalByTask.values().stream().filter(isLocal -> isLocal).count();
+      double hitRate = localTaskCount / (double) isLocalByTask.size();
+      allMetrics.put("assignor.localityHitRate", String.format(Locale.ROOT, "%.4f", hitRate));
     }
     if (oldestMillis <= newestMillis) {
       allMetrics.put("assignor.freshnessSeconds", formatAgeSeconds(nowMillis - newestMillis));

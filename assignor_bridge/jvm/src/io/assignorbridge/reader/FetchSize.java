@@ -10,8 +10,8 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigDef;
 
 /**
- * Chooses the fetch size per partition, unless the user sets it: first its share of the buffer; more
- * for few long ranges or large producer batches (a broker sends such a batch alone), and less for
+ * Chooses the fetch size per partition, unless the user sets it: first, its share of the buffer;
+ * more for few long ranges or large producer batches (a broker sends such a batch alone); less for
  * many partitions. docs/internals/reader.md explains the constants.
  */
 final class FetchSize {

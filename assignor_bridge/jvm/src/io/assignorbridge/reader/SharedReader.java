@@ -75,7 +75,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
    * @param usesSharedReader false to leave all ranges to Spark's readers
    * @param endedStreams streams of this driver that have no further tasks
    * @param rack rack of this executor, or null if unknown
-   * @param reportSink gets a report per range: Spark's when each is read, the others after the last
+   * @param reportSink gets each range's report: at once if Spark's reader read it, else at the end
    * @param receivedBytesSink gets the received network bytes by broker id, if the rack is known
    */
   public SharedReader(
@@ -292,8 +292,8 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   }
 
   /** Returns Kafka's parameters; adds the executor's rack if unset, to read from near replicas. */
-  private Map<String, Object> paramsWithRack(KafkaBatchInputPartition range) {
-    Map<String, Object> params = range.executorKafkaParams();
+  private Map<String, Object> paramsWithRack(KafkaBatchInputPartition partition) {
+    Map<String, Object> params = partition.executorKafkaParams();
     if (rack != null && !params.containsKey(ConsumerConfig.CLIENT_RACK_CONFIG)) {
       params = new HashMap<>(params);
       params.put(ConsumerConfig.CLIENT_RACK_CONFIG, rack);

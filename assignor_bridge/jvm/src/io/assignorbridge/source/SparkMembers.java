@@ -72,7 +72,7 @@ final class SparkMembers {
         + (unnamedCount > 0 ? " and " + unnamedCount + " more" : "");
   }
 
-  /** Describes what this Spark lacks if a member is missing or one of our classes cannot load. */
+  /** Returns what this Spark lacks if a member is missing or our class cannot load; else null. */
   private static String describeIfMissing(String[] member) {
     if (member[0].startsWith(OUR_PACKAGE)) {
       return describeIfIncompatible(member[0]);

@@ -18,8 +18,8 @@ import java.util.regex.Pattern;
 
 /**
  * The planner's Python process, which handles one request line at a time. It ends when its standard
- * input closes, so it cannot outlive this JVM. If {@link #sendRequest} gets no valid
- * answer, it closes this process, so that a late answer cannot be mistaken for the next one.
+ * input closes, so it cannot outlive this JVM. If {@link #sendRequest} gets no valid answer,
+ * it closes this process, so that a late answer cannot be mistaken for the next one.
  */
 final class PlannerProcess implements AutoCloseable {
   private static final int MAX_STDERR_CHARS = 4000;

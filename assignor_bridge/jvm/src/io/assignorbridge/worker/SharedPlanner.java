@@ -27,7 +27,7 @@ public final class SharedPlanner {
 
   private final Interpreter interpreter;
   private final ReentrantLock turn = new ReentrantLock(true);
-  private final Queue<Integer> endedStreams = new ConcurrentLinkedQueue<>(); // numbers to send
+  private final Queue<Integer> endedStreams = new ConcurrentLinkedQueue<>(); // EndStream not sent
   private int streamCount; // lock: SHARED_PLANNERS
   private volatile PlannerProcess process; // written only by the holder of `turn`
 
