@@ -156,11 +156,11 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
       }
       try {
         long end = await(endResults.partitionResult(partition), deadlineNanos).offset();
-        long start =
+        long firstUnreadOffset =
             commit != null
                 ? commit.offset()
                 : await(startResults.partitionResult(partition), deadlineNanos).offset();
-        lagByPartition.put(partition, Math.max(end - start, 0));
+        lagByPartition.put(partition, Math.max(end - firstUnreadOffset, 0));
       } catch (ExecutionException | TimeoutException error) { // such as a deleted partition
         warnOnce(error); // after the deadline, `await` still returns the results that have arrived
       }

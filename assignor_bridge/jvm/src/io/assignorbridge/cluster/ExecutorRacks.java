@@ -176,9 +176,9 @@ public final class ExecutorRacks {
     private FileTime lastModifiedTime; // modification time when last read
     private String lastProblem;
 
-    RackFile(String name) throws PlannerException {
+    RackFile(String fileName) throws PlannerException {
       try {
-        file = Path.of(name);
+        file = Path.of(fileName);
       } catch (InvalidPathException e) { // such as a character outside the driver's locale
         String problem = "option 'assignor.rackFile' is not a path on this driver: " + e.getMessage();
         throw new PlannerException(problem, true, e);

@@ -69,11 +69,11 @@ public final class GroupCommits implements AutoCloseable {
 
   private void commit(Offset end) {
     try {
-      Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+      Map<TopicPartition, OffsetAndMetadata> commitByPartition = new HashMap<>();
       SourceOffsets.of(end)
-          .forEach((p, offset) -> offsets.put(p, new OffsetAndMetadata(offset)));
+          .forEach((p, offset) -> commitByPartition.put(p, new OffsetAndMetadata(offset)));
       var options = new AlterConsumerGroupOffsetsOptions().timeoutMs(COMMIT_TIMEOUT_MS);
-      admin.open().alterConsumerGroupOffsets(group, offsets, options).all().get();
+      admin.open().alterConsumerGroupOffsets(group, commitByPartition, options).all().get();
       commitCount++;
     } catch (ExecutionException e) {
       countFailure(e.getCause());

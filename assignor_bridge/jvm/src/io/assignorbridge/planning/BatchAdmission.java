@@ -18,7 +18,7 @@ final class BatchAdmission {
   record Admission(Offset end, Map<String, String> metrics) {}
 
   /** A batch whose end the planner chose. `logEntry` is for the plan log; null without that log. */
-  private record AdmittedBatch(Offset end, long offsets, long startedNanos, String logEntry) {}
+  private record AdmittedBatch(Offset end, long offsetCount, long startedNanos, String logEntry) {}
 
   private AdmittedBatch admittedBatch; // null unless one is being measured
   private Messages.CompletedBatch lastCompletedBatch; // not yet sent to the planner; null if none
@@ -52,12 +52,12 @@ final class BatchAdmission {
     Messages.Admitted admittedAnswer = Messages.parse(answer, Messages.Admitted.class);
     List<OffsetRange> ranges = admittedAnswer.ranges().unpack();
     Offset end = batch.verifyEnd(ranges);
-    long offsets = ranges.stream().mapToLong(range -> range.end() - range.start()).sum();
+    long offsetCount = ranges.stream().mapToLong(range -> range.end() - range.start()).sum();
     String logEntry =
         resources.planLog() == null
             ? null
             : PlanLog.formatAdmission(Messages.format(request.forLog()), answer);
-    admittedBatch = new AdmittedBatch(end, offsets, startedNanos, logEntry);
+    admittedBatch = new AdmittedBatch(end, offsetCount, startedNanos, logEntry);
     return new Admission(end, admittedAnswer.metrics());
   }
 
@@ -65,7 +65,7 @@ final class BatchAdmission {
   void complete(Offset end) {
     if (isAdmitted(end)) {
       double seconds = (System.nanoTime() - admittedBatch.startedNanos()) / 1e9;
-      lastCompletedBatch = new Messages.CompletedBatch(admittedBatch.offsets(), seconds);
+      lastCompletedBatch = new Messages.CompletedBatch(admittedBatch.offsetCount(), seconds);
       admittedBatch = null;
     }
   }

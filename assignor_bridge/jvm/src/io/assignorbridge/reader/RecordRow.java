@@ -79,10 +79,10 @@ final class RecordRow extends InternalRow {
     if (column != TOPIC) {
       throw wrongType(column);
     }
-    String name = record.topic();
-    if (name != topic) { // records of a range share the string, so comparing references is enough
-      topic = name;
-      topicText = UTF8String.fromString(name);
+    String recordTopic = record.topic();
+    if (recordTopic != topic) { // a range's records share the String object
+      topic = recordTopic;
+      topicText = UTF8String.fromString(recordTopic);
     }
     return topicText;
   }

@@ -344,8 +344,8 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     PooledConsumer pooledConsumer = consumer.getAndSet(null);
     if (pooledConsumer != null) {
       long millis = (System.nanoTime() - startedNanos) / 1_000_000;
-      int count = unreportedRanges.size();
-      LOG.info("Finished in {} ms with a {}, ranges read: {}", millis, pooledConsumer, count);
+      int rangeCount = unreportedRanges.size();
+      LOG.info("Finished in {} ms with a {}, ranges read: {}", millis, pooledConsumer, rangeCount);
       giveBack(pooledConsumer);
     }
     unreportedRanges.forEach(this::report);

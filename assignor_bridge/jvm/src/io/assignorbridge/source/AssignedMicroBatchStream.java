@@ -168,9 +168,8 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     if (partitionCount > slotCount && warnedActions.add("too few slots")) {
       LOG.warn(
           "real-time mode needs a task slot for each partition, but the application has only {} for"
-              + " the {} partitions of this stream: Spark does not read the others. Give the"
-              + " application at least {} slots (logged once)",
-          slotCount, partitionCount, partitionCount);
+              + " the {} partitions of this stream: Spark does not read the others (logged once)",
+          slotCount, partitionCount);
     }
   }
 
@@ -200,9 +199,9 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     attempt(
         "store the end offsets of the logs",
         () -> {
-          Offset ends = reportLatestOffset();
-          if (ends != null) { // there are partitions
-            logEndOffsets.setLatestOffset(ends, hasFixedEnd);
+          Offset logEnds = reportLatestOffset();
+          if (logEnds != null) { // there are partitions
+            logEndOffsets.setLatestOffset(logEnds, hasFixedEnd);
           }
         });
     return end;
