@@ -106,10 +106,10 @@ final class PartitionPosition {
     position = offset;
   }
 
-  private void updateBytesPerOffset(long heapBytes, long offsetCount) {
+  private void updateBytesPerOffset(long newBytes, long newOffsets) {
     double oldBytes = bytesPerOffset * averagedOffsets;
-    bytesPerOffset = Math.max(1, (oldBytes + heapBytes) / Math.max(1, averagedOffsets + offsetCount));
-    averagedOffsets = Math.min(MAX_AVERAGED_OFFSETS, averagedOffsets + offsetCount);
+    bytesPerOffset = Math.max(1, (oldBytes + newBytes) / Math.max(1, averagedOffsets + newOffsets));
+    averagedOffsets = Math.min(MAX_AVERAGED_OFFSETS, averagedOffsets + newOffsets);
   }
 
   /** Counts the records below {@code offset}; the records are sorted by offset. */

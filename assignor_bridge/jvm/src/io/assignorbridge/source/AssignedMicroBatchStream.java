@@ -167,9 +167,9 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     int slotCount = ExecutorList.countSlots(context);
     if (partitionCount > slotCount && warnedActions.add("too few slots")) {
       LOG.warn(
-          "real-time mode needs a task slot for each partition, but the application has only {} for"
-              + " the {} partitions of this stream: Spark does not read the others (logged once)",
-          slotCount, partitionCount);
+          "real-time mode needs a task slot for each partition: give the application {} slots instead"
+              + " of {}, or Spark does not read all partitions of this stream (logged once)",
+          partitionCount, slotCount);
     }
   }
 
