@@ -23,7 +23,7 @@ import org.slf4j.LoggerFactory;
  */
 public final class GroupCommits implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(GroupCommits.class);
-  private static final long REPEAT_NANOS = 5_000_000_000L; // Spark reports an idle query every 10 s
+  private static final long REPEAT_NANOS = 5_000_000_000L; // Spark reports idle queries every 10 s
   private static final int COMMIT_TIMEOUT_MS = 8_000;
   private static final int FINISH_TIMEOUT_MS = 10_000; // longer than a commit takes
   private static final int MAX_WARNINGS = 50;

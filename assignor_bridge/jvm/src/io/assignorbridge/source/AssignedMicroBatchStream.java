@@ -167,8 +167,8 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     int slotCount = ExecutorList.countSlots(context);
     if (partitionCount > slotCount && warnedActions.add("too few slots")) {
       LOG.warn(
-          "real-time mode needs a task slot for each partition: give the application {} slots instead"
-              + " of {}, or Spark does not read all partitions of this stream (logged once)",
+          "real-time mode needs a task slot for each partition: give the application {} slots"
+              + " instead of {}, or Spark does not read all partitions of the stream (logged once)",
           partitionCount, slotCount);
     }
   }
