@@ -12,8 +12,8 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Appends the planner's requests and answers to a file (`assignor.planLog`) as one JSON line per
- * planned batch, for `assignor plan`. A full file is renamed to `FILE.1`. Streams of a driver
- * can share a file. If lines cannot be written, the query continues, and the first failure in a row is logged.
+ * planned batch, for `assignor plan`. A full file is renamed to `FILE.1`. Streams of a driver can
+ * share a file. A failure to write never stops a query; only the first one in a row is logged.
  */
 final class PlanLog {
   private static final Logger LOG = LoggerFactory.getLogger(PlanLog.class);
