@@ -15,8 +15,8 @@ import java.util.function.ToLongFunction;
 
 /**
  * A message's tables as columns of little-endian numbers (base64 in JSON): `int32` for indexes,
- * partitions, slots, and counts in plans, `int64` for offsets and timestamps, `float64` for read
- * reports and for seconds.
+ * partitions, slots, and counts in plans, `int64` for offsets and timestamps, `float64` for the
+ * counts and times of read reports and the predicted seconds of tail tasks.
  */
 public final class Columns {
 
