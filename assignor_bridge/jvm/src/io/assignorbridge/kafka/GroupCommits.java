@@ -43,7 +43,7 @@ public final class GroupCommits implements AutoCloseable {
     admin = new KafkaAdmin(kafkaSettings);
   }
 
-  /** Submits the end offsets of completed batches; repeats them while idle, so that they do not expire. */
+  /** Submits the end offsets of completed batches; repeats them while idle, so none expires. */
   public void commitCompleted(Offset end) {
     long nowNanos = System.nanoTime();
     if (!end.equals(lastEnd) || nowNanos - lastSubmitNanos >= REPEAT_NANOS) {

@@ -73,7 +73,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
    *
    * @param sparkReaders creates Spark's own reader of a range
    * @param usesSharedReader false to leave all ranges to Spark's readers
-   * @param endedStreams streams of this driver that have no further tasks
+   * @param endedStreams names of this driver's streams that have no further tasks
    * @param rack rack of this executor, or null if unknown
    * @param reportSink gets each range's report: at once if Spark's reader read it, else at the end
    * @param receivedBytesSink gets the received network bytes by broker id, if the rack is known
