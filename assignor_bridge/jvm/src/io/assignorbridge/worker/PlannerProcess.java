@@ -147,8 +147,7 @@ final class PlannerProcess implements AutoCloseable {
       stderrText = stderr.toString().strip();
     }
     String lastLine = stderrText.substring(stderrText.lastIndexOf('\n') + 1);
-    return " ("
-        + python
+    return " (" + python
         + (process.isAlive() ? "" : ", exit code " + process.exitValue())
         + (lastLine.isEmpty() ? "" : ": " + PlannerException.shorten(lastLine, 300))
         + "); if it has no assignor-bridge, set spark.assignor.python to a Python that has it"
