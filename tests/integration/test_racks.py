@@ -129,7 +129,7 @@ def test_racks_of_executors_and_replicas_reach_the_first_plan(
     assert all(15 < int(m["assignor.crossZoneOffsets"]) <= 20 for m in metrics)
     assert all("which have 50% of the total speed" in m["assignor.zoneAdvice"] for m in metrics)
 
-    assert len(driver_log.lines("requested the racks of 1 topics: [[a]]")) == 1
+    assert len(driver_log.lines("requested the racks (topics: 1): [[a]]")) == 1
     [told] = driver_log.lines("plans by zones")
     assert "0 of 2 executors have no known rack; racks of the others: a, b;" in told
     assert "0 of 4 partitions have no known rack; racks of the others: a;" in told
@@ -335,7 +335,7 @@ def test_a_client_that_cannot_ask_costs_no_batch(
     assert "Invalid value -7 for configuration retries" in warning
     [told] = driver_log.lines("plans by zones")
     assert (
-        "4 of 4 partitions have no known rack; racks of the others: none (set broker.rack" in told
+        "4 of 4 partitions have no known rack; racks of the others: none (check that broker" in told
     )
 
 

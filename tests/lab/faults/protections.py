@@ -157,18 +157,18 @@ PROTECTIONS = {
         Protection(
             "records of aborted transactions are left out, as the query asks",
             f"{_JAVA}/reader/SharedReader.java",
-            "    Map<String, Object> params = range.executorKafkaParams();\n",
-            "    Map<String, Object> params = new HashMap<>(range.executorKafkaParams());\n"
+            "    Map<String, Object> params = partition.executorKafkaParams();\n",
+            "    Map<String, Object> params = new HashMap<>(partition.executorKafkaParams());\n"
             '    params.put("isolation.level", "read_uncommitted");\n',
             ("open transactions",),
         ),
         Protection(
             "an offset without a record is no loss",
             f"{_JAVA}/reader/PartitionPosition.java",
-            "    updateBytesPerOffset(bytes, end - position);\n",
+            "    updateBytesPerOffset(heapBytes, end - position);\n",
             "    if (records.get(0).offset() != position) {\n"
             '      throw new IllegalStateException("there is no " + position);\n    }\n'
-            "    updateBytesPerOffset(bytes, end - position);\n",
+            "    updateBytesPerOffset(heapBytes, end - position);\n",
             ("compaction ahead of the reader",),
         ),
         Protection(

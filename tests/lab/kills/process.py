@@ -82,14 +82,14 @@ class Driver:
 
     def plans(self, query: str) -> list[dict[str, str]]:
         """Figures of the plans of a query in this run, as it logged them."""
-        return self._logged(query, "tasks by assignor '[^']*'")
+        return self._logged(query, r"assignor '[^']*' planned tasks: \d+,")
 
     def admissions(self, query: str) -> list[dict[str, str]]:
         """How far batches of a query went in this run, as it logged them."""
-        return self._logged(query, "admitted a batch")
+        return self._logged(query, "admitted a batch:")
 
     def _logged(self, query: str, what: str) -> list[dict[str, str]]:
-        lines = re.findall(rf"thread for {query} .*{what}: \{{(.*)\}}", self.text())
+        lines = re.findall(rf"thread for {query} .*{what} \{{(.*)\}}", self.text())
         return [
             dict(part.split("=", 1) for part in line.split(", ") if "=" in part) for line in lines
         ]

@@ -24,7 +24,7 @@ class Expectation(NamedTuple):
 #: What is expected to fail, by suite and test.
 Expected = dict[tuple[str, str], Expectation]
 
-_PLAN = re.compile(r"BatchPlanner .*: \d+ tasks by assignor '([^']+)'")
+_PLAN = re.compile(r"BatchPlanner .*: assignor '([^']+)' planned tasks: ")
 _ADMISSION = re.compile(r"BatchPlanner .*: admitted a batch: ")
 EXPECTED = Path(__file__).with_name("expected_failures.yaml")
 

@@ -29,7 +29,7 @@ REPORT = """<?xml version="1.0"?><testsuite>
 <testcase name="listed"><failure message="no" type="T">why</failure></testcase>
 <testcase name="ignored"><skipped/></testcase>
 </testsuite>"""
-PLAN = "10:00:00,000 INFO BatchPlanner [stream]: 2 tasks by assignor '{}': {{tasks=2}}\n"
+PLAN = "10:00:00,000 INFO BatchPlanner [stream]: assignor '{}' planned tasks: 2, {{tasks=2}}\n"
 ADMISSION = "10:00:01,000 INFO BatchPlanner [stream]: admitted a batch: {heldBackBy=nothing}\n"
 EXPECTED = {("S", "listed"): Expectation("inherent")}
 

@@ -117,7 +117,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
     }
   }
 
-  /** Returns lags, at least 0; omits unknown ones, and 0 for partitions that start at the end. */
+  /** Returns lags, at least 0; omits unknown lags, and partitions that start at the log's end. */
   protected Map<TopicPartition, Long> fetchLags(Collection<TopicPartition> partitions) {
     long timeoutMs = timeoutMs();
     long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
@@ -156,11 +156,11 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
       }
       try {
         long end = await(endResults.partitionResult(partition), deadlineNanos).offset();
-        long start =
+        long firstUnreadOffset =
             commit != null
                 ? commit.offset()
                 : await(startResults.partitionResult(partition), deadlineNanos).offset();
-        lagByPartition.put(partition, Math.max(end - start, 0));
+        lagByPartition.put(partition, Math.max(end - firstUnreadOffset, 0));
       } catch (ExecutionException | TimeoutException error) { // such as a deleted partition
         warnOnce(error); // after the deadline, `await` still returns the results that have arrived
       }
@@ -201,7 +201,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
     if (!hasWarned) {
       hasWarned = true;
       LOG.warn(
-          "some lags of group {} were not fetched within {} ms and count as 0 (logged once): {}",
+          "some lags of group {} were not fetched and count as 0 (limit: {} ms; logged once): {}",
           settings.get(ConsumerConfig.GROUP_ID_CONFIG),
           timeoutMs(),
           String.valueOf(error instanceof ExecutionException ? error.getCause() : error));

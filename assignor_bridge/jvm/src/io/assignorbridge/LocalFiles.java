@@ -14,7 +14,7 @@ import org.apache.hadoop.fs.RawLocalFileSystem;
 import org.apache.hadoop.fs.permission.FsPermission;
 
 /**
- * Hadoop's local file system without external processes. Without its native library Hadoop runs
+ * Hadoop's local file system without external processes. Without its native library, Hadoop runs
  * `chmod` for each file that it creates and `readlink` for each file that it renames: about ten
  * processes per small file in Spark's offset log, commit log, or a Delta log. File names, bytes,
  * checksums, permissions, and the order of operations are Hadoop's. The Hadoop setting

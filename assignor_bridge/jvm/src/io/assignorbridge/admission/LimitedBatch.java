@@ -103,7 +103,7 @@ public final class LimitedBatch {
   public Offset verifyEnd(List<OffsetRange> admittedRanges) throws PlannerException {
     Map<TopicPartition, Long> admittedEndByPartition = new HashMap<>(endByPartition);
     Set<TopicPartition> admittedPartitions = new HashSet<>();
-    long offsets = 0;
+    long offsetCount = 0;
     for (OffsetRange range : admittedRanges) {
       TopicPartition p = new TopicPartition(range.topic(), range.partition());
       OffsetRange unreadRange = unreadRangeByPartition.get(p);
@@ -116,14 +116,14 @@ public final class LimitedBatch {
             "the planner admitted %s; expected one part of %s, from its start"
                 .formatted(range, unreadRange == null ? "an unread range" : unreadRange));
       }
-      offsets = Math.addExact(offsets, range.end() - range.start());
+      offsetCount = Math.addExact(offsetCount, range.end() - range.start());
       admittedEndByPartition.put(p, range.end());
     }
-    int unreadRangeCount = unreadRangeByPartition.size();
-    if (admittedPartitions.size() < unreadRangeCount || offsets < 1 || offsets > maxOffsets) {
+    int rangeCount = unreadRangeByPartition.size();
+    if (admittedPartitions.size() < rangeCount || offsetCount < 1 || offsetCount > maxOffsets) {
       throw new PlannerException(
-          "the planner admitted %d offsets from %d partitions; expected 1 to %d offsets from %d"
-              .formatted(offsets, admittedPartitions.size(), maxOffsets, unreadRangeCount));
+          "the planner admitted offsets: %d (expected 1 to %d), partitions: %d (expected %d)"
+              .formatted(offsetCount, maxOffsets, admittedPartitions.size(), rangeCount));
     }
     return SourceOffsets.toOffset(admittedEndByPartition);
   }

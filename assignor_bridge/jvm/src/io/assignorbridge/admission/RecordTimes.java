@@ -35,7 +35,7 @@ import org.slf4j.LoggerFactory;
  * offset. Only the stream's thread uses this class.
  */
 public final class RecordTimes implements AutoCloseable {
-  /** Thrown if Kafka returned no timestamps, which leaves the planner's memory unchanged. */
+  /** Thrown if Kafka returned no timestamps; the planner then need not forget the stream. */
   public static final class NoTimesException extends PlannerException {
     private static final long serialVersionUID = 1L;
 

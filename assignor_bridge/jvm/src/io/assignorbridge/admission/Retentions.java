@@ -57,9 +57,9 @@ public final class Retentions implements AutoCloseable {
     return retentionMsByTopic;
   }
 
-  private void request(Set<String> topics, long refreshNanos) {
+  private void request(Set<String> topics, long newRefreshedNanos) {
     requestedTopics = topics;
-    refreshedNanos = refreshNanos;
+    refreshedNanos = newRefreshedNanos;
     requester.submit(topics);
   }
 

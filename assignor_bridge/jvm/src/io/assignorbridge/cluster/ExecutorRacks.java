@@ -116,7 +116,7 @@ public final class ExecutorRacks {
   /**
    * The racks in the form that executors use. A reader's rack comes from the driver, or else from
    * the executor's environment. Executors report to the driver the bytes that readers received, and
-   * the rack in `assignor.rack=env:NAME` if the driver has none or another one for them.
+   * the rack in their variable NAME (`assignor.rack=env:NAME`) if the driver has none or another.
    */
   public static final class ReaderRacks implements Serializable {
     private static final long serialVersionUID = 1L;
@@ -176,9 +176,9 @@ public final class ExecutorRacks {
     private FileTime lastModifiedTime; // modification time when last read
     private String lastProblem;
 
-    RackFile(String name) throws PlannerException {
+    RackFile(String fileName) throws PlannerException {
       try {
-        file = Path.of(name);
+        file = Path.of(fileName);
       } catch (InvalidPathException e) { // such as a character outside the driver's locale
         String problem = "option 'assignor.rackFile' is not a path on this driver: " + e.getMessage();
         throw new PlannerException(problem, true, e);

@@ -147,7 +147,7 @@ final class ReplicaRacks implements AutoCloseable {
         requestSelectors(client);
       }
       snapshot = createSnapshot(goneTopics);
-      LOG.debug("requested the racks of {} topics: {}", topicNames.size(), snapshot.rackSets());
+      LOG.debug("requested the racks (topics: {}): {}", topicNames.size(), snapshot.rackSets());
     } catch (InterruptedException e) {
       return; // the query has ended
     } catch (RuntimeException | LinkageError e) {
@@ -218,7 +218,7 @@ final class ReplicaRacks implements AutoCloseable {
             partition.replicas().stream()
                 .filter(replica -> ExecutorRacks.stripToNull(replica.rack()) != null)
                 .forEach(r -> rackByBroker.put(r.id(), ExecutorRacks.stripToNull(r.rack())));
-            List<String> racks = listRacks(partition);
+            List<String> racks = listReadableRacks(partition);
             if (!racks.isEmpty()) {
               topicIndexes[partition.partition()] =
                   indexByRackSet.computeIfAbsent(racks, r -> indexByRackSet.size());
@@ -231,7 +231,7 @@ final class ReplicaRacks implements AutoCloseable {
   }
 
   /** Returns the sorted racks from which the partition can be read; empty if unknown. */
-  private List<String> listRacks(TopicPartitionInfo partition) {
+  private List<String> listReadableRacks(TopicPartitionInfo partition) {
     Node leader = partition.leader();
     if (leader == null || leader.isEmpty()) { // during an election
       return List.of();

@@ -123,18 +123,18 @@ public final class Zones implements AutoCloseable {
             + " executors have no known rack; racks of the others: "
             + joinDistinct(executors.stream().map(Executor::rack).toList());
     if (unknownExecutorCount > 0) {
-      summary += " (set them with SPARK_EXECUTOR_ATTRIBUTE_RACK, assignor.rack, or assignor.rackFile)";
+      summary += " (set one by SPARK_EXECUTOR_ATTRIBUTE_RACK, assignor.rack, or assignor.rackFile)";
     }
     long unknownRangeCount = rangeCount;
     if (replicaRacks != null) {
       unknownRangeCount = rangeRacks == null ? rangeCount : rangeRacks.countUnknown();
-      List<List<String>> sets = rangeRacks == null ? List.of() : rangeRacks.sets();
+      List<List<String>> rackSets = rangeRacks == null ? List.of() : rangeRacks.sets();
       summary +=
           "; " + unknownRangeCount + " of " + rangeCount
               + " partitions have no known rack; racks of the others: "
-              + joinDistinct(sets.stream().flatMap(List::stream).toList());
+              + joinDistinct(rackSets.stream().flatMap(List::stream).toList());
       if (unknownRangeCount > 0) {
-        summary += " (set broker.rack on the Kafka brokers that have none)";
+        summary += " (check that broker.rack is set on all Kafka brokers)";
       }
     }
     String text =

@@ -31,7 +31,7 @@ import scala.collection.immutable.Seq;
  *       each batch. From the second batch on, this class reads it from the last commit's checksum.
  *   <li>Batches do not wait for checkpoints of the log ({@link DeltaCheckpoints}).
  *   <li>Before an append by path, Delta need not list the table's log ({@link LastCommit}).
- *   <li>Each commit records its batch's offset ranges and record count for `assignor audit`.
+ *   <li>Each commit records its batch's ranges, record count, and checksum for `assignor audit`.
  * </ol>
  *
  * <p>This class uses internal interfaces of Delta. If one differs, the methods return the error.
@@ -67,7 +67,7 @@ public final class DeltaWrites {
       String table,
       QueryExecution execution,
       String ranges) {
-    return write(
+    return writeObserved(
         () -> {
           if (path != null) {
             writer.save(path);
@@ -81,11 +81,11 @@ public final class DeltaWrites {
 
   /** Executes a merge; see {@link #append}. */
   public String merge(DeltaMergeBuilder merge, QueryExecution execution, String ranges) {
-    return write(merge::execute, null, new Origin(execution, ranges));
+    return writeObserved(merge::execute, null, new Origin(execution, ranges));
   }
 
-  /** Writes a batch; the path is null if the table has a name or the write is a merge. */
-  private String write(Runnable write, String path, Origin origin) {
+  /** Runs a write as {@link #append} documents; `path` is null for a table's name or a merge. */
+  private String writeObserved(Runnable write, String path, Origin origin) {
     try {
       new FirstTransaction(checkpoints, lastCommit, path, hasWritten, origin).runObserved(write);
       hasWritten = true;
@@ -119,7 +119,7 @@ public final class DeltaWrites {
       }
     }
 
-    /** Returns all sources' record count and checksum as JSON fields; "" if none observes them. */
+    /** Returns all sources' total records and combined checksum as JSON; "" if none is observed. */
     private String formatObservedMetrics() {
       boolean hasMetrics = false;
       long records = 0;
@@ -138,7 +138,7 @@ public final class DeltaWrites {
     }
   }
 
-  /** A transaction that finds the query's last batch in the snapshot's checksum, if possible. */
+  /** A transaction with the differences 1, 2, and 4 that {@link DeltaWrites} lists. */
   private static final class ChecksumTransaction extends OptimisticTransaction {
     private final DeltaCheckpoints checkpoints;
     private final boolean readsChecksum;
@@ -209,7 +209,7 @@ public final class DeltaWrites {
     }
   }
 
-  /** Observes a thread until its first transaction starts, and replaces that transaction. */
+  /** Replaces the thread's first transaction, unless of a subclass; fails if the table is gone. */
   private static final class FirstTransaction implements TransactionExecutionObserver {
     private static final TransactionExecutionObserver$ THREAD_OBSERVER =
         TransactionExecutionObserver$.MODULE$;

@@ -20,7 +20,7 @@ import scala.Option;
  * last. Delta (up to 4.4) lists the table's log before each transaction. On a local disk, HDFS, and
  * most object stores, this lists the whole log: two files per commit, for 30 days. Two requests are
  * enough instead: the commit's file must be unchanged, and the file of the next version must not
- * exist. After a new checkpoint Delta lists the log again, to find it.
+ * exist. After a new checkpoint, Delta lists the log again, to find it.
  *
  * <p>Another writer may commit right after this check, as after Delta's listing. In both cases, the
  * writer that creates the commit's file wins.

@@ -19,11 +19,11 @@ import org.slf4j.LoggerFactory;
  * Commits the end offsets of completed batches to a consumer group (`assignor.commitGroup`). A
  * separate thread sends one commit at a time and skips all but the newest waiting commit. Failures
  * are counted and logged once per reason. They never stop the query, which waits only for its last
- * commit. A group with live members rejects such commits, so a real consumer's offsets are safe.
+ * commit. A group with live members rejects such commits, so their offsets are safe.
  */
 public final class GroupCommits implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(GroupCommits.class);
-  private static final long REPEAT_NANOS = 5_000_000_000L; // Spark reports an idle query every 10 s
+  private static final long REPEAT_NANOS = 5_000_000_000L; // Spark reports idle queries every 10 s
   private static final int COMMIT_TIMEOUT_MS = 8_000;
   private static final int FINISH_TIMEOUT_MS = 10_000; // longer than a commit takes
   private static final int MAX_WARNINGS = 50;
@@ -43,7 +43,7 @@ public final class GroupCommits implements AutoCloseable {
     admin = new KafkaAdmin(kafkaSettings);
   }
 
-  /** Submits the end offsets of completed batches; repeats them when idle, before they expire. */
+  /** Submits the end offsets of completed batches; repeats them while idle, so none expires. */
   public void commitCompleted(Offset end) {
     long nowNanos = System.nanoTime();
     if (!end.equals(lastEnd) || nowNanos - lastSubmitNanos >= REPEAT_NANOS) {
@@ -69,11 +69,11 @@ public final class GroupCommits implements AutoCloseable {
 
   private void commit(Offset end) {
     try {
-      Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+      Map<TopicPartition, OffsetAndMetadata> commitByPartition = new HashMap<>();
       SourceOffsets.of(end)
-          .forEach((p, offset) -> offsets.put(p, new OffsetAndMetadata(offset)));
+          .forEach((p, offset) -> commitByPartition.put(p, new OffsetAndMetadata(offset)));
       var options = new AlterConsumerGroupOffsetsOptions().timeoutMs(COMMIT_TIMEOUT_MS);
-      admin.open().alterConsumerGroupOffsets(group, offsets, options).all().get();
+      admin.open().alterConsumerGroupOffsets(group, commitByPartition, options).all().get();
       commitCount++;
     } catch (ExecutionException e) {
       countFailure(e.getCause());
@@ -86,7 +86,7 @@ public final class GroupCommits implements AutoCloseable {
 
   void countFailure(Throwable error) {
     failureCount++;
-    String reason = admin.describe(error) + adviceFor(Errors.forException(error));
+    String reason = admin.describe(error) + findAdvice(Errors.forException(error));
     String maskedReason = reason.replaceAll("\\d+", "#"); // mask times and attempts
     if (warnedReasons.size() < MAX_WARNINGS && warnedReasons.add(maskedReason)) {
       LOG.warn(
@@ -94,7 +94,7 @@ public final class GroupCommits implements AutoCloseable {
     }
   }
 
-  private static String adviceFor(Errors error) {
+  private static String findAdvice(Errors error) {
     return switch (error) {
       case UNKNOWN_MEMBER_ID ->
           " (the group has live members: commit to a group without subscribed consumers)";

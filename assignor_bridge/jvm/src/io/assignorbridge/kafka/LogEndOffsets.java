@@ -55,7 +55,7 @@ public final class LogEndOffsets implements AutoCloseable {
 
   /**
    * Returns the end offsets of a query (null: of all queries) as JSON, by query ID, source, topic,
-   * and partition. Waits at most `timeoutMs`; omits sources without an answer for two minutes.
+   * and partition. Waits at most `timeoutMs`; omits sources whose last answer is two minutes old.
    */
   public static String request(String queryId, int timeoutMs) throws JsonProcessingException {
     long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
@@ -63,11 +63,11 @@ public final class LogEndOffsets implements AutoCloseable {
     for (LogEndOffsets stream : STREAMS) {
       if (queryId == null || queryId.equals(stream.queryId)) {
         stream.requestEnds((int) TimeUnit.NANOSECONDS.toMillis(deadlineNanos - System.nanoTime()));
-        Map<String, Map<Integer, Long>> ends = stream.groupByTopic();
-        if (!ends.isEmpty()) {
+        Map<String, Map<Integer, Long>> endsByTopic = stream.groupByTopic();
+        if (!endsByTopic.isEmpty()) {
           endsByQuery
               .computeIfAbsent(stream.queryId, id -> new TreeMap<>())
-              .put(stream.source, ends);
+              .put(stream.source, endsByTopic);
         }
       }
     }

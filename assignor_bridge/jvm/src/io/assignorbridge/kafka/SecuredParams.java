@@ -107,7 +107,7 @@ public final class SecuredParams {
     return text;
   }
 
-  /** Returns an error with its causes on one short line; masks the secrets of `params` if any. */
+  /** Returns an error with its causes on one short line; masks the secrets of `params` if given. */
   public static String describe(Throwable error, SecuredParams params) {
     String text = error.toString();
     for (Throwable e = error.getCause(); e != null; e = e.getCause()) {

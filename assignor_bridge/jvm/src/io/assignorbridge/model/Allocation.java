@@ -1,5 +1,5 @@
 package io.assignorbridge.model;
 
-/** Spark's dynamic allocation limits. `secondsSinceLastPlan` is null for a run's first plan. */
+/** Dynamic allocation limits. `secondsSinceLastPlan` is null for a run's first attempt to plan. */
 public record Allocation(
     int minExecutors, int maxExecutors, int slotsPerExecutor, Double secondsSinceLastPlan) {}

@@ -22,14 +22,14 @@ public final class JarVersion {
   }
 
   /**
-   * Fails if the planner's package and this jar were built from different Java sources. Builds with
-   * the same sources are compatible, because they exchange the same messages.
+   * Fails if the planner's package was not built with this jar's Java sources, resources, and build
+   * script. Builds with the same ones are compatible, because they exchange the same messages.
    */
-  public static void checkPackage(String version, String python) throws PlannerException {
-    if (!parseSourcesHash(CURRENT).equals(parseSourcesHash(version))) {
+  public static void checkPackage(String packageVersion, String python) throws PlannerException {
+    if (!parseSourcesHash(CURRENT).equals(parseSourcesHash(packageVersion))) {
       throw new PlannerException(
           "the jar is assignor-bridge " + CURRENT + ", but the package of the planner's interpreter '"
-              + python + "' is " + version
+              + python + "' is " + packageVersion
               + ": install the same version, or set spark.assignor.python to a Python that has it");
     }
   }

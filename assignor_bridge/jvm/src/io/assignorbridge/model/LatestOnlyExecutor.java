@@ -17,14 +17,14 @@ public final class LatestOnlyExecutor<T> {
   private final Consumer<T> work;
   private final AtomicReference<T> waitingItem = new AtomicReference<>();
 
-  public LatestOnlyExecutor(String name, Consumer<T> work) {
+  public LatestOnlyExecutor(String threadName, Consumer<T> work) {
     this.work = work;
-    executor = Executors.newSingleThreadExecutor(createDaemonFactory(name));
+    executor = Executors.newSingleThreadExecutor(createDaemonFactory(threadName));
   }
 
-  public static ThreadFactory createDaemonFactory(String name) {
+  public static ThreadFactory createDaemonFactory(String threadName) {
     return task -> {
-      Thread thread = new Thread(task, name);
+      Thread thread = new Thread(task, threadName);
       thread.setDaemon(true);
       return thread;
     };
@@ -35,12 +35,12 @@ public final class LatestOnlyExecutor<T> {
       try {
         executor.execute(() -> work.accept(waitingItem.getAndSet(null)));
       } catch (RejectedExecutionException e) {
-        // the stream has ended
+        // `finish` was called
       }
     }
   }
 
-  /** Stops accepting items; interrupts work that has not finished after {@code timeoutMs}. */
+  /** Accepts no more items; after {@code timeoutMs} or an interrupt, interrupts the work. */
   public void finish(long timeoutMs) {
     executor.shutdown();
     try {

@@ -9,11 +9,11 @@ import java.io.Serializable;
  * @param task index of the task in the plan
  * @param plannedExecutor id of the executor that the planner chose, or null
  * @param executor id of the executor that ran the task
- * @param records number of rows that the reader returned to Spark
+ * @param records number of the range's rows that the reader returned to Spark
  * @param bytes size of those rows' keys and values; 0 for rows from Spark's own reader
  * @param nanos nanoseconds spent on the range, including the work downstream of the reader
- * @param coldNanos nanoseconds of these until the first record arrived, if the consumer was not at
- *     the range's start; else 0
+ * @param coldNanos part of `nanos` until the first records arrived, if the consumer was not at the
+ *     range's start; else 0
  * @param offsets number of offsets that the range covers
  * @param end end offset of the range (exclusive)
  * @param oldestMillis smallest Kafka timestamp of its records in milliseconds; greater than

@@ -51,6 +51,6 @@ final class AssignedReaderFactory implements PartitionReaderFactory {
         endedStreams,
         rack,
         reports::add,
-        bytes -> racks.addReceived(rack, bytes)); // called only if the rack is known
+        bytesByBroker -> racks.addReceived(rack, bytesByBroker)); // only if the rack is known
   }
 }

@@ -14,16 +14,16 @@ import org.apache.spark.sql.kafka010.KafkaSourceOffset;
 final class BatchAdmission {
   private static final int MAX_LOOK_UPS = 3; // per batch; the planner requests at most two
 
-  /** The planner's verified answer: where the batch ends, and its metrics. */
+  /** The planner's verified answer: where the batch ends, and metrics of its limits. */
   record Admission(Offset end, Map<String, String> metrics) {}
 
-  /** An admitted batch. `logEntry` is its part of the plan log line; null if there is no log. */
-  private record AdmittedBatch(Offset end, long offsets, long startedNanos, String logEntry) {}
+  /** A batch whose end the planner chose. `logEntry` is for the plan log; null without that log. */
+  private record AdmittedBatch(Offset end, long offsetCount, long startedNanos, String logEntry) {}
 
   private AdmittedBatch admittedBatch; // null unless one is being measured
   private Messages.CompletedBatch lastCompletedBatch; // not yet sent to the planner; null if none
 
-  /** Returns the admitted batch that was completed since the last request, or null. */
+  /** Returns the size and duration of the batch completed since the last request, or null. */
   Messages.CompletedBatch lastCompletedBatch() {
     return lastCompletedBatch;
   }
@@ -52,12 +52,12 @@ final class BatchAdmission {
     Messages.Admitted admittedAnswer = Messages.parse(answer, Messages.Admitted.class);
     List<OffsetRange> ranges = admittedAnswer.ranges().unpack();
     Offset end = batch.verifyEnd(ranges);
-    long offsets = ranges.stream().mapToLong(range -> range.end() - range.start()).sum();
+    long offsetCount = ranges.stream().mapToLong(range -> range.end() - range.start()).sum();
     String logEntry =
         resources.planLog() == null
             ? null
             : PlanLog.formatAdmission(Messages.format(request.forLog()), answer);
-    admittedBatch = new AdmittedBatch(end, offsets, startedNanos, logEntry);
+    admittedBatch = new AdmittedBatch(end, offsetCount, startedNanos, logEntry);
     return new Admission(end, admittedAnswer.metrics());
   }
 
@@ -65,17 +65,17 @@ final class BatchAdmission {
   void complete(Offset end) {
     if (isAdmitted(end)) {
       double seconds = (System.nanoTime() - admittedBatch.startedNanos()) / 1e9;
-      lastCompletedBatch = new Messages.CompletedBatch(admittedBatch.offsets(), seconds);
+      lastCompletedBatch = new Messages.CompletedBatch(admittedBatch.offsetCount(), seconds);
       admittedBatch = null;
     }
   }
 
-  /** Forgets the admitted batch, because Spark plans it. */
+  /** Forgets the admitted batch, so that its duration is not measured. */
   void forget() {
     admittedBatch = null;
   }
 
-  /** Returns the plan log entry of the batch with this end; empty if it was not admitted. */
+  /** Returns the log entry of the batch with this end: "" if not admitted, null without a log. */
   String logEntryOf(Offset end) {
     return isAdmitted(end) ? admittedBatch.logEntry() : "";
   }

@@ -61,10 +61,10 @@ public final class BatchPlanner implements AutoCloseable {
   private StreamResources resources; // null until a planner has validated the options
   private ExecutorRacks.ReaderRacks racks; // null before the first plan
   private PlannedBatch lastBatch; // null before the first batch
-  private String state; // null if there is none
+  private String state; // the planner's; null before the first plan if none was restored
   private boolean isStateRead;
   private long planCount;
-  private long lastPlanNanos; // 0 before the first plan
+  private long lastPlanNanos; // time of the last planning attempt; 0 before the first
 
   public BatchPlanner(
       SparkSession session, AssignorOptions options, KillSwitch killSwitch, String metadataPath) {
@@ -77,7 +77,7 @@ public final class BatchPlanner implements AutoCloseable {
     context.register(reports);
   }
 
-  /** Validates the options with the planner, so that invalid ones fail the query at its start. */
+  /** Validates the options unless switched off, so that invalid ones fail the query at once. */
   public synchronized void start() {
     try {
       if (killSwitch.findOffReasonAtStart() == null) {
@@ -195,7 +195,7 @@ public final class BatchPlanner implements AutoCloseable {
     String offReason = killSwitch.findOffReason();
     if (offReason != null) {
       closePlanner();
-      admission.forget(); // Spark plans the batch, so its duration is not measured
+      admission.forget(); // so that its duration is not measured
       planFallback.reset();
       admissionFallback.reset();
       figures.setSwitchedOff(offReason, sparkPartitions.length);
@@ -236,7 +236,7 @@ public final class BatchPlanner implements AutoCloseable {
             state,
             ExecutorList.readAllocation(context, secondsSinceLastPlan),
             resources.zones().findRacks(executors, builder.requestedRanges()),
-            planner.stream(),
+            planner.streamNumber(),
             countPartitions(SourceOffsets.partitionsOf(end)),
             null);
     long timeoutMs = resources.options().planTimeoutMs();
@@ -259,7 +259,7 @@ public final class BatchPlanner implements AutoCloseable {
     planCount++;
     long planMillis = (System.nanoTime() - startedNanos) / 1_000_000;
     figures.setPlan(plan, planCount, tasks.length, planMillis);
-    LOG.info("{} tasks by assignor '{}': {}", tasks.length, plan.assignor(), plan.metrics());
+    LOG.info("assignor '{}' planned tasks: {}, {}", plan.assignor(), tasks.length, plan.metrics());
     plan.reasons().forEach(reason -> LOG.debug("{}", reason));
     return tasks;
   }
@@ -283,7 +283,7 @@ public final class BatchPlanner implements AutoCloseable {
             admission.lastCompletedBatch(),
             resources.findTimes(unreadRanges),
             resources.findRetentions(ranges.topics()),
-            planner.stream());
+            planner.streamNumber());
     BatchAdmission.Admission newAdmission =
         admission.admit(request, batch, startedNanos, planner, resources);
     figures.setAdmitted(newAdmission.metrics());
@@ -352,7 +352,7 @@ public final class BatchPlanner implements AutoCloseable {
         : resources.options().onError().equals("fail");
   }
 
-  /** Converts an error; rethrows an interrupt. Makes the planner forget the stream if necessary. */
+  /** Converts an error, or rethrows an interrupt. Resets the planner unless only Kafka failed. */
   private PlannerException toFailure(Throwable e) {
     if (planner != null && !(e instanceof RecordTimes.NoTimesException)) {
       planner.forget();

@@ -12,7 +12,7 @@ import org.slf4j.LoggerFactory;
  */
 final class Fallback {
   private static final Logger LOG = LoggerFactory.getLogger(Fallback.class);
-  private static final int MAX_PAUSE_BATCHES = 64;
+  private static final int MAX_BATCHES_TO_NEXT_REQUEST = 64;
 
   private final SparkContext context;
   private final String action;
@@ -43,7 +43,7 @@ final class Fallback {
     lastReason = null;
   }
 
-  /** Fails the query if `failQuery`; otherwise, starts a pause, and warns of a new reason. */
+  /** Fails the query if `failQuery`; otherwise, sets the pause, and warns of a new reason. */
   void handleFailure(PlannerException e, boolean failQuery) {
     String query = "query " + context.getLocalProperty("sql.streaming.queryId");
     if (failQuery) {
@@ -51,7 +51,7 @@ final class Fallback {
           "assignor-bridge could not " + action + " a micro-batch of " + query + ": " + e.getMessage(), e);
     }
     failuresInRow++;
-    batchesToSkip = Math.min(MAX_PAUSE_BATCHES, 1 << Math.min(20, failuresInRow - 1)) - 1;
+    batchesToSkip = Math.min(MAX_BATCHES_TO_NEXT_REQUEST, 1 << Math.min(20, failuresInRow - 1)) - 1;
     if (!e.getMessage().equals(lastReason)) {
       LOG.warn(
           "assignor-bridge could not {} a micro-batch of {}; {} instead"

@@ -38,17 +38,17 @@ final class PlanFigures {
   void setFallback(String reason, int taskCount) {
     countFallback();
     startBatch("spark", taskCount);
-    planMetrics.put("fallbackReason", firstLineOf(reason));
+    planMetrics.put("fallbackReason", shortenToFirstLine(reason));
   }
 
   /** Reports that assignor-bridge is off, which is not a failure and must not raise an alert. */
   void setSwitchedOff(String reason, int taskCount) {
     admissionMetrics.clear();
     startBatch("spark", taskCount);
-    planMetrics.put("switchedOff", firstLineOf(reason));
+    planMetrics.put("switchedOff", shortenToFirstLine(reason));
   }
 
-  private static String firstLineOf(String reason) {
+  private static String shortenToFirstLine(String reason) {
     return PlannerException.shorten(reason.lines().findFirst().orElse(""), MAX_REASON_CHARS);
   }
 
@@ -59,7 +59,7 @@ final class PlanFigures {
   }
 
   void setNotAdmitted(String reason) {
-    setAdmitted(Map.of("heldBackBy", "spark", "fallbackReason", firstLineOf(reason)));
+    setAdmitted(Map.of("heldBackBy", "spark", "fallbackReason", shortenToFirstLine(reason)));
     countFallback();
   }
 
@@ -98,7 +98,7 @@ final class PlanFigures {
     return takenReports;
   }
 
-  /** Returns the metrics, with freshness once per batch, because idle triggers call this, too. */
+  /** Returns the metrics; freshness only once per batch, as Spark also calls this while idle. */
   Map<String, String> metrics(long nowMillis) {
     Map<String, String> allMetrics = new TreeMap<>();
     admissionMetrics.forEach((name, value) -> allMetrics.put("assignor." + name, value));
@@ -107,20 +107,20 @@ final class PlanFigures {
     allMetrics.put("assignor.readBytes", Long.toString(readBytes));
     allMetrics.put("assignor.offsetsLost", Long.toString(lostOffsets));
     if (!isLocalByTask.isEmpty()) {
-      long hits = isLocalByTask.values().stream().filter(isLocal -> isLocal).count();
-      double rate = hits / (double) isLocalByTask.size();
-      allMetrics.put("assignor.localityHitRate", String.format(Locale.ROOT, "%.4f", rate));
+      long localTaskCount = isLocalByTask.values().stream().filter(isLocal -> isLocal).count();
+      double hitRate = localTaskCount / (double) isLocalByTask.size();
+      allMetrics.put("assignor.localityHitRate", String.format(Locale.ROOT, "%.4f", hitRate));
     }
     if (oldestMillis <= newestMillis) {
-      allMetrics.put("assignor.freshnessSeconds", formatSeconds(nowMillis - newestMillis));
-      allMetrics.put("assignor.freshnessSecondsMax", formatSeconds(nowMillis - oldestMillis));
+      allMetrics.put("assignor.freshnessSeconds", formatAgeSeconds(nowMillis - newestMillis));
+      allMetrics.put("assignor.freshnessSecondsMax", formatAgeSeconds(nowMillis - oldestMillis));
       resetTimestamps();
     }
     return allMetrics;
   }
 
   /** Formats an age in seconds, at least 0 because a producer's clock may be ahead of the driver's. */
-  private static String formatSeconds(long millis) {
+  private static String formatAgeSeconds(long millis) {
     return String.format(Locale.ROOT, "%.3f", Math.max(0, millis) / 1000.0);
   }
 

@@ -12,8 +12,8 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Appends the planner's requests and answers to a file (`assignor.planLog`) as one JSON line per
- * planned batch, for `assignor plan`. A full file is renamed to `FILE.1`. Streams can share a file.
- * If a line cannot be written, one warning is logged and the batch continues.
+ * planned batch, for `assignor plan`. A full file is renamed to `FILE.1`. Streams of a driver can
+ * share a file. A failure to write never stops a query; only the first one in a row is logged.
  */
 final class PlanLog {
   private static final Logger LOG = LoggerFactory.getLogger(PlanLog.class);

@@ -47,21 +47,21 @@ final class PlanVerifier {
             + describePartition(firstDifference, actualRanges) + " from that partition");
   }
 
-  /** Verifies that only tail tasks have slot -1, and that the longest of them come first. */
+  /** Verifies that only tail tasks lack a slot, and that the longest of them come first. */
   static void verifyTail(List<Columns.Task> tasks) throws PlannerException {
     double maxSeconds = Double.POSITIVE_INFINITY;
     for (int i = 0; i < tasks.size(); i++) {
       Columns.Task task = tasks.get(i);
       if ((task.tail() == null) != (task.slot() >= 0)) {
         throw new PlannerException(
-            "task " + i + " of the plan has slot " + task.slot() + ": expected -1 for a tail task, "
-                + "and a slot from 0 for any other");
+            "task " + i + " of the plan has slot " + task.slot() + ": expected "
+                + (task.tail() == null ? "0 or more outside the tail" : "-1 for a tail task"));
       }
       if (task.tail() != null) {
         double seconds = task.tail().seconds();
         if (!(seconds <= maxSeconds)) { // also if NaN; Spark starts the tasks of a stage in order
           throw new PlannerException(
-              "tail task " + i + " of the plan takes " + seconds + " s: expected at most "
+              "task " + i + " of the plan, in the tail, takes " + seconds + " s: expected at most "
                   + maxSeconds + " s, because the longest tail tasks come first");
         }
         maxSeconds = seconds;

@@ -12,9 +12,9 @@ import org.apache.kafka.common.TopicPartition;
 
 /**
  * Names the consumers that executors keep for one run of a stream. The name changes if a partition
- * disappears or its offsets go back, because its topic was then re-created and the consumers hold
- * records of the old one. Tasks of other streams carry the ended names to the executors, which then
- * close those consumers.
+ * disappears or its offsets go back, because its topic was then deleted or re-created, and the
+ * consumers hold its records. Tasks of other streams carry the ended names to the executors, which
+ * then close those consumers.
  */
 final class StreamIdentity {
   private static final int MAX_ENDED_NAMES = 100;
@@ -35,18 +35,18 @@ final class StreamIdentity {
   }
 
   /**
-   * Changes the name if a topic was re-created; call it once per batch. `livePartitions` are all
-   * partitions that the stream reads now, even those without new records.
+   * Changes the name if a topic was deleted or re-created; call it once per batch. The parameter
+   * `livePartitions` has all partitions that the stream reads now, even without new records.
    */
   void startBatch(List<OffsetRange> batchRanges, Set<TopicPartition> livePartitions) {
-    boolean isRecreated = lastEndByPartition.keySet().retainAll(livePartitions);
+    boolean isTopicGone = lastEndByPartition.keySet().retainAll(livePartitions);
     Map<TopicPartition, Long> batchEndByPartition = new HashMap<>();
     for (OffsetRange range : batchRanges) {
       TopicPartition partition = new TopicPartition(range.topic(), range.partition());
-      isRecreated |= range.start() < lastEndByPartition.getOrDefault(partition, 0L);
+      isTopicGone |= range.start() < lastEndByPartition.getOrDefault(partition, 0L);
       batchEndByPartition.merge(partition, range.end(), Math::max);
     }
-    if (isRecreated) {
+    if (isTopicGone) {
       end();
       lastEndByPartition.clear();
       name = UUID.randomUUID().toString();

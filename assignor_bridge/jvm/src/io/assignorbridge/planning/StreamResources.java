@@ -89,7 +89,7 @@ record StreamResources(
     return times == null ? null : times.findTimes(unreadRanges, options.planTimeoutMs());
   }
 
-  /** Returns each topic's retention in milliseconds; null if the planner does not need it. */
+  /** Returns the known retentions in ms, by topic; null if the planner does not need them. */
   Map<String, Long> findRetentions(Collection<String> topics) {
     return retentions == null ? null : retentions.findRetentions(topics);
   }

@@ -71,11 +71,11 @@ final class TaskBuilder {
       Columns.Task task, Map<String, String> hostByExecutor) throws PlannerException {
     List<String> locations = new ArrayList<>();
     if (task.executor() != null) {
-      locations.add(nameLocation(task.executor(), hostByExecutor));
+      locations.add(formatLocation(task.executor(), hostByExecutor));
     }
     if (task.tail() != null) {
       for (String executor : task.tail().executors()) {
-        locations.add(nameLocation(executor, hostByExecutor));
+        locations.add(formatLocation(executor, hostByExecutor));
       }
     }
     for (String standby : task.standbys()) {
@@ -85,7 +85,7 @@ final class TaskBuilder {
   }
 
   /** Returns an executor's location, as Spark's `ExecutorCacheTaskLocation` writes it. */
-  private static String nameLocation(String executor, Map<String, String> hostByExecutor)
+  private static String formatLocation(String executor, Map<String, String> hostByExecutor)
       throws PlannerException {
     return "executor_" + findHost(executor, hostByExecutor) + "_" + executor;
   }

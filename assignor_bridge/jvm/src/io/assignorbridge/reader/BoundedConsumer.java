@@ -113,8 +113,8 @@ final class BoundedConsumer {
   }
 
   /**
-   * Pauses partitions whose range is finished and fetches others instead. Kafka keeps the buffered
-   * records of paused partitions, within the bound.
+   * Pauses partitions whose range is finished and fetches others instead. Kafka's consumer keeps
+   * the buffered records of paused partitions, within the bound.
    *
    * @param heldBytes heap bytes of records that were received before their turn
    * @return whether a range was finished
@@ -168,7 +168,7 @@ final class BoundedConsumer {
     }
   }
 
-  /** Returns an upper bound on the bytes that Kafka buffers for paused partitions. */
+  /** Returns an upper bound on the bytes that Kafka's consumer buffers for paused partitions. */
   long pausedBytes() {
     long incomingBytes = total(incomingMetric);
     return streamPaused().mapToLong(p -> Math.max(0, incomingBytes - p.bufferedSinceBytes)).max().orElse(0);

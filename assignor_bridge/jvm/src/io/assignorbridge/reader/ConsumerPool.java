@@ -125,7 +125,7 @@ final class ConsumerPool {
     synchronized (idleConsumers) {
       openCount++;
     }
-    LOG.info("Created {} for {} ranges", newConsumer, ranges.size());
+    LOG.info("Created {}, ranges: {}", newConsumer, ranges.size());
     return newConsumer;
   }
 

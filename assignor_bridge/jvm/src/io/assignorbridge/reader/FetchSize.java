@@ -10,18 +10,18 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigDef;
 
 /**
- * Chooses the fetch size per partition, unless the user sets it. It is the partition's share of the
- * buffer, or more if producers' batches are larger, because a broker sends such a batch alone.
- * docs/internals/reader.md explains the constants.
+ * Chooses the fetch size per partition, unless the user sets it: first, its share of the buffer;
+ * more for few long ranges or large producer batches (a broker sends such a batch alone); less for
+ * many partitions. docs/internals/reader.md explains the constants.
  */
 final class FetchSize {
   private static final long MIN_FETCH_BYTES = 32L << 10; // two producer batches of the default size
-  private static final long MAX_FETCH_BYTES = 1L << 20;
+  private static final long MAX_FETCH_BYTES = 1L << 20; // except for long ranges and large batches
   private static final int MIN_FETCHES_PER_RANGE = 4; // the last fetch exceeds the range
-  private static final int MIN_PARTITIONS = 8;
+  private static final int MIN_PARTITIONS = 8; // that can be fetched at a time
   private static final int MIN_SAMPLED_RESPONSES = 4;
   private static final int MAX_SAMPLED_RESPONSES = 16;
-  private static final int GROWTH_FACTOR = 4; // of one increase
+  private static final int GROWTH_FACTOR = 4; // at least for long ranges, exactly for a remote tier
 
   private final Map<String, Object> params;
   private final long bufferBytes;
@@ -106,19 +106,19 @@ final class FetchSize {
     if (isSetByUser || !isConclusive || partitionChanges > responseCount + 1) {
       return false;
     }
-    long batchBytes = responseBytes / responseCount;
+    long bytesPerResponse = responseBytes / responseCount;
     long newFetchBytes =
         Math.min(
-            2 * Long.highestOneBit(batchBytes),
+            2 * Long.highestOneBit(bytesPerResponse),
             Math.max(MAX_FETCH_BYTES, bufferBytes / MIN_PARTITIONS));
-    if (batchBytes > fetchBytes + fetchBytes / 8 && newFetchBytes > fetchBytes) {
+    if (bytesPerResponse > fetchBytes + fetchBytes / 8 && newFetchBytes > fetchBytes) {
       hasLargeBatches = true;
       fetchBytes = newFetchBytes;
       return true;
     }
     if (areFirstResponses
         && fetchBytes < MAX_FETCH_BYTES
-        && batchBytes > fetchBytes / 2
+        && bytesPerResponse > fetchBytes / 2
         && fetchedPartitions.stream().anyMatch(p -> lastPolledPartitions.contains(p.partition))) {
       fetchBytes = Math.min(GROWTH_FACTOR * fetchBytes, MAX_FETCH_BYTES);
       return true;

@@ -45,9 +45,9 @@ final class OrderedRanges {
       RangeCursor range = chunk.cursor();
       range.chunks.add(chunk);
       if (range != first()) {
-        long bytes = PartitionPosition.estimateHeapBytes(chunk.records());
-        range.heldBytes += bytes;
-        heldBytes += bytes;
+        long heapBytes = PartitionPosition.estimateHeapBytes(chunk.records());
+        range.heldBytes += heapBytes;
+        heldBytes += heapBytes;
       }
     }
   }

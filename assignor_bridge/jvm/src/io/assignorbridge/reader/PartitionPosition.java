@@ -19,8 +19,8 @@ final class PartitionPosition {
   // Heap bytes of the objects around keys and values, measured with Kafka 3.9:
   private static final int RECORD_OVERHEAD_BYTES = 160; // per record
   private static final int HEADER_OVERHEAD_BYTES = 150; // for a record's first header; others have 90
-  private static final int SAMPLES_PER_POLL = 8;
-  private static final int MAX_SAMPLED_OFFSETS = 2_000;
+  private static final int SAMPLES_PER_POLL = 8; // at least, of a partition with enough records
+  private static final int MAX_AVERAGED_OFFSETS = 2_000;
 
   final TopicPartition partition;
   long keptFrom = UNKNOWN;
@@ -31,12 +31,12 @@ final class PartitionPosition {
   RangeCursor currentRange; // the unfinished range that is being read; null if there is none
   boolean positioned; // whether Kafka's consumer is at `position`
 
-  /** Bytes that the client had received when it last held no records of this partition. */
+  /** The client's total of received bytes when it last held no records of this partition. */
   long bufferedSinceBytes = NEVER_FETCHED;
 
   /** Heap bytes per offset, estimated from the last 2,000 offsets; 0 before the first poll. */
   double bytesPerOffset;
-  private long sampledOffsets; // weight of `bytesPerOffset`
+  private long averagedOffsets; // weight of `bytesPerOffset`
 
   PartitionPosition(TopicPartition partition) {
     this.partition = partition;
@@ -94,10 +94,10 @@ final class PartitionPosition {
       sampleCount++;
     }
     long end = records.get(records.size() - 1).offset() + 1;
-    long bytes = sampledBytes / sampleCount * records.size();
-    updateBytesPerOffset(bytes, end - position);
+    long heapBytes = sampledBytes / sampleCount * records.size();
+    updateBytesPerOffset(heapBytes, end - position);
     position = end;
-    return bytes;
+    return heapBytes;
   }
 
   /** Moves the position to {@code offset}, past markers and compacted offsets. */
@@ -106,10 +106,10 @@ final class PartitionPosition {
     position = offset;
   }
 
-  private void updateBytesPerOffset(long bytes, long offsets) {
-    double sampledBytes = bytesPerOffset * sampledOffsets;
-    bytesPerOffset = Math.max(1, (sampledBytes + bytes) / Math.max(1, sampledOffsets + offsets));
-    sampledOffsets = Math.min(MAX_SAMPLED_OFFSETS, sampledOffsets + offsets);
+  private void updateBytesPerOffset(long newBytes, long newOffsets) {
+    double oldBytes = bytesPerOffset * averagedOffsets;
+    bytesPerOffset = Math.max(1, (oldBytes + newBytes) / Math.max(1, averagedOffsets + newOffsets));
+    averagedOffsets = Math.min(MAX_AVERAGED_OFFSETS, averagedOffsets + newOffsets);
   }
 
   /** Counts the records below {@code offset}; the records are sorted by offset. */

@@ -149,8 +149,8 @@ final class PooledConsumer {
   }
 
   /**
-   * Chooses the partitions to fetch next, and limits the records in memory to the buffer size. The
-   * records of the least recently read partitions are dropped first.
+   * Chooses the partitions to fetch next, and limits the records in memory to the buffer size: kept
+   * records are dropped, first those of the least recently read partitions.
    *
    * @param heldBytes heap bytes of records that were received before their turn
    */

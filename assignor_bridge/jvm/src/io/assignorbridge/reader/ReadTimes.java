@@ -22,8 +22,8 @@ final class ReadTimes {
   }
 
   /**
-   * Splits the uncharged time over the polled chunks by records; keeps it if there are none. Shares
-   * of ranges whose first records these are also count as their wait, if that was cold.
+   * Splits the uncharged time over the polled chunks by records; keeps it if there are none. If a
+   * range waits cold, its share is also its cold wait, because its first records have arrived.
    */
   void splitByRecords(List<Chunk> polledChunks) {
     long nowNanos = System.nanoTime();
@@ -31,11 +31,11 @@ final class ReadTimes {
     if (totalRecords > 0) {
       double nanosPerRecord = (nowNanos - lastNanos) / (double) totalRecords;
       for (Chunk chunk : polledChunks) {
-        long share = (long) (nanosPerRecord * chunk.records().size());
+        long shareNanos = (long) (nanosPerRecord * chunk.records().size());
         RangeCursor cursor = chunk.cursor();
-        cursor.nanos += share;
+        cursor.nanos += shareNanos;
         if (cursor.waitsCold) {
-          cursor.coldNanos = share;
+          cursor.coldNanos = shareNanos;
           cursor.waitsCold = false;
         }
       }

@@ -33,8 +33,8 @@ final class RecordRow extends InternalRow {
   private static final int TIMESTAMP_TYPE = 6;
   private static final int HEADERS = 7;
 
-  /** Up to the year 9999, conversion to microseconds needs no calendar and cannot overflow. */
-  private static final long MAX_PLAIN_MILLIS = 253_402_300_800_000L;
+  /** From 1970 until this, the end of 9999, conversion needs no calendar and cannot overflow. */
+  private static final long PLAIN_MILLIS_END = 253_402_300_800_000L;
 
   private final boolean hasHeaders;
   private ConsumerRecord<byte[], byte[]> record;
@@ -79,10 +79,10 @@ final class RecordRow extends InternalRow {
     if (column != TOPIC) {
       throw wrongType(column);
     }
-    String name = record.topic();
-    if (name != topic) { // records of a range share the string, so comparing references is enough
-      topic = name;
-      topicText = UTF8String.fromString(name);
+    String recordTopic = record.topic();
+    if (recordTopic != topic) { // a range's records share the String object
+      topic = recordTopic;
+      topicText = UTF8String.fromString(recordTopic);
     }
     return topicText;
   }
@@ -145,7 +145,7 @@ final class RecordRow extends InternalRow {
   }
 
   private static long toMicros(long millis) {
-    return millis >= 0 && millis < MAX_PLAIN_MILLIS
+    return millis >= 0 && millis < PLAIN_MILLIS_END
         ? millis * 1000
         : DateTimeUtils.fromJavaTimestamp(new Timestamp(millis));
   }

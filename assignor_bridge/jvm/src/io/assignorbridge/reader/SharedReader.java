@@ -30,7 +30,7 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Reads all ranges of a task with one Kafka consumer and returns their rows in plan order, then by
- * offset, in whatever order they arrive. Ranges are bounded, so the reader neither waits at the end
+ * offset, whatever the order of arrival. Ranges are bounded, so the reader neither waits at the end
  * of a log nor requests end offsets. If offsets are gone or a partition makes no progress, Spark's
  * own reader reads the rest of the range, at the same place in the order. With
  * `assignor.reader=spark`, Spark's readers read all ranges from the start.
@@ -38,7 +38,7 @@ import org.slf4j.LoggerFactory;
 public final class SharedReader implements PartitionReader<InternalRow> {
   private static final Logger LOG = LoggerFactory.getLogger(SharedReader.class);
   private static final Duration POLL_LIMIT = Duration.ofMillis(100); // a killed task ends within it
-  private static final long SHORT_TIMEOUT_MILLIS = 10_000; // longer ones are halved, not below it
+  private static final long SHORT_TIMEOUT_MILLIS = 10_000; // longer ones are halved, down to this
   private static final long GRACE_NANOS = 2_000_000_000L; // for other partitions after a hand-over
 
   private final AssignedInputPartition task;
@@ -73,9 +73,9 @@ public final class SharedReader implements PartitionReader<InternalRow> {
    *
    * @param sparkReaders creates Spark's own reader of a range
    * @param usesSharedReader false to leave all ranges to Spark's readers
-   * @param endedStreams streams of this driver that have no further tasks
+   * @param endedStreams names of this driver's streams that have no further tasks
    * @param rack rack of this executor, or null if unknown
-   * @param reportSink gets one report per range; those of Spark's readers first, others at the end
+   * @param reportSink gets each range's report: at once if Spark's reader read it, else at the end
    * @param receivedBytesSink gets the received network bytes by broker id, if the rack is known
    */
   public SharedReader(
@@ -238,7 +238,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       withConsumer(pooledConsumer -> pooledConsumer.begin(begunRanges, ranges.heldBytes(), keptChunks));
     } catch (LinkageError e) { // an incompatible Spark; these ranges have returned no record yet
       int count = ranges.handOverAll(begunRanges);
-      LOG.warn("Spark's own reader reads {} ranges, because Spark is incompatible", count, e);
+      LOG.warn("Spark's own reader reads the remaining ranges: this Spark is incompatible", e);
       ReaderCounters.HANDED_OVER_RANGES.add(count);
       return;
     }
@@ -292,8 +292,8 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   }
 
   /** Returns Kafka's parameters; adds the executor's rack if unset, to read from near replicas. */
-  private Map<String, Object> paramsWithRack(KafkaBatchInputPartition range) {
-    Map<String, Object> params = range.executorKafkaParams();
+  private Map<String, Object> paramsWithRack(KafkaBatchInputPartition partition) {
+    Map<String, Object> params = partition.executorKafkaParams();
     if (rack != null && !params.containsKey(ConsumerConfig.CLIENT_RACK_CONFIG)) {
       params = new HashMap<>(params);
       params.put(ConsumerConfig.CLIENT_RACK_CONFIG, rack);
@@ -344,7 +344,8 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     PooledConsumer pooledConsumer = consumer.getAndSet(null);
     if (pooledConsumer != null) {
       long millis = (System.nanoTime() - startedNanos) / 1_000_000;
-      LOG.info("Read {} ranges in {} ms with a {}", unreportedRanges.size(), millis, pooledConsumer);
+      int rangeCount = unreportedRanges.size();
+      LOG.info("Finished in {} ms with a {}, ranges read: {}", millis, pooledConsumer, rangeCount);
       giveBack(pooledConsumer);
     }
     unreportedRanges.forEach(this::report);

@@ -12,7 +12,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  * item count in a record before it reads the bytes, so a record of eight bytes can request
  * gigabytes and crash the JVM. Avro's own limits are JVM properties, the same for all records. This
  * check needs no limit: a record is bad if it declares more bytes or items than it has bytes. Text
- * that is not UTF-8 is also bad, because Avro would replace it.
+ * that is not UTF-8, which Avro would replace, and nesting beyond 500 levels are also bad.
  */
 public final class AvroRecords implements UDF1<byte[], byte[]> {
   private static final long serialVersionUID = 1L;

@@ -29,8 +29,8 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Checks JSON records before {@code from_json}, which ignores text after the first object and
- * silently changes numbers. A record is bad unless it is one object in UTF-8 whose numbers fit
- * their columns exactly (except DOUBLE and FLOAT). If a STRING column gets a value of another type,
+ * silently changes numbers. A record is bad unless it is one object in UTF-8 of which Spark changes
+ * no number (except in DOUBLE and FLOAT columns). If a STRING column gets a value of another type,
  * the value becomes its JSON text as sent, as in Spark's file reader (SPARK-48148):
  * {@code from_json} would turn 12.50 into 12.5. Spark handles all other values of a wrong type.
  */
@@ -42,7 +42,7 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
   private final HashMap<String, String> options;
   private transient JsonFactory factory;
   private transient TypeTree typeTree;
-  private transient boolean readsPlainDecimals; // whether quoted decimals follow no locale's format
+  private transient boolean readsPlainDecimals; // false if quoted ones follow a locale's format
 
   private JsonRecords(StructType schema, Map<String, String> options) {
     this.schema = schema;
@@ -88,7 +88,7 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
     }
   }
 
-  /** Quotes a value of a STRING column; returns false if Spark would change a number in it. */
+  /** Quotes other types' values in STRING columns; returns false if Spark would change a number. */
   private boolean checkValue(JsonParser parser, TypeTree tree, QuotedCopy copy) throws IOException {
     JsonToken token = parser.currentToken();
     DataType type = tree.type;

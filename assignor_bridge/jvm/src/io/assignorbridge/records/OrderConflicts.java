@@ -104,7 +104,7 @@ public final class OrderConflicts {
         }
       } else if (position.contradicts(newestPosition, byTimestamp)) {
         positionByKeyHash.put(keyHash, null);
-        setExample(position.partition, position.offset);
+        setExampleIfAbsent(position.partition, position.offset);
       } else if (position.isOfSamePartition(newestPosition)
           && position.offset > newestPosition.offset) {
         positionByKeyHash.put(keyHash, position); // keep the newest for later comparisons
@@ -119,10 +119,10 @@ public final class OrderConflicts {
 
     void addConflict(int partition, long offset) {
       tableConflicts++;
-      setExample(partition, offset);
+      setExampleIfAbsent(partition, offset);
     }
 
-    private void setExample(int partition, long offset) {
+    private void setExampleIfAbsent(int partition, long offset) {
       if (example.isEmpty()) {
         example = "partition " + partition + ", offset " + offset;
       }

@@ -115,7 +115,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   }
 
   /**
-   * Returns the metrics, and completes the batches before these offsets. Spark calls this when a
+   * Returns the metrics, and completes the batches up to these offsets. Spark calls this when a
    * batch is in the commit log (even for the last batch of an AvailableNow run) and at each idle
    * trigger, but not for failed batches. Spark calls `commit(end)` only with the next batch.
    */
@@ -167,10 +167,9 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     int slotCount = ExecutorList.countSlots(context);
     if (partitionCount > slotCount && warnedActions.add("too few slots")) {
       LOG.warn(
-          "real-time mode needs a task slot for each partition, but the query reads {} partitions and"
-              + " the application has {} slots: Spark does not read {} of the partitions. Give the"
-              + " application {} slots (logged once)",
-          partitionCount, slotCount, partitionCount - slotCount, partitionCount);
+          "real-time mode needs a task slot for each partition: give the application {} slots"
+              + " instead of {}, or Spark does not read all partitions of the stream (logged once)",
+          partitionCount, slotCount);
     }
   }
 
@@ -200,9 +199,9 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     attempt(
         "store the end offsets of the logs",
         () -> {
-          Offset ends = reportLatestOffset();
-          if (ends != null) { // there are partitions
-            logEndOffsets.setLatestOffset(ends, hasFixedEnd);
+          Offset logEnds = reportLatestOffset();
+          if (logEnds != null) { // there are partitions
+            logEndOffsets.setLatestOffset(logEnds, hasFixedEnd);
           }
         });
     return end;

@@ -48,7 +48,7 @@ final class AssignedScan implements Scan {
         throw new IllegalStateException(failure.getMessage(), failure);
       }
       LOG.warn(
-          "assignor-bridge leaves a stream to Spark's default assignment until it is restarted"
+          "assignor-bridge leaves a stream to Spark's default assignment"
               + " (assignor.onError=fail would stop the query): {}",
           failure.getMessage());
       return stream;

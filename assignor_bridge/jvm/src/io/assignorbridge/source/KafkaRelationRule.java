@@ -98,8 +98,8 @@ public final class KafkaRelationRule extends Rule<LogicalPlan> {
   }
 
   /**
-   * Returns whether this is Spark's Kafka provider, which users can name instead of "kafka".
-   * Compares names, because the connector may be missing or invisible to our class loader.
+   * Returns whether this is Spark's Kafka provider or extends it. Compares class names, because
+   * the connector may be missing or invisible to our class loader.
    */
   private static boolean isKafka(Class<?> source) {
     for (Class<?> c = source; c != null; c = c.getSuperclass()) {

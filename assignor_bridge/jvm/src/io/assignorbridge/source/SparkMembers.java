@@ -3,6 +3,7 @@ package io.assignorbridge.source;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
+import java.io.UncheckedIOException;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.MethodType;
 import java.lang.reflect.Constructor;
@@ -36,8 +37,7 @@ final class SparkMembers {
   private static final String OUR_PACKAGE = "io/assignorbridge/";
   private static final int MAX_NAMES = 3;
 
-  /** Looks up the members on first use. */
-  private static final class Lazy {
+  private static final class Lazy { // looks up the members on first use
     static final String MISSING = describeMissing();
   }
 
@@ -62,7 +62,7 @@ final class SparkMembers {
               .distinct()
               .toList();
     } catch (IOException e) {
-      return "a readable assignor-bridge jar (" + e + ")";
+      throw new UncheckedIOException(e);
     }
     if (missingMembers.isEmpty()) {
       return null;
@@ -72,7 +72,7 @@ final class SparkMembers {
         + (unnamedCount > 0 ? " and " + unnamedCount + " more" : "");
   }
 
-  /** Returns a member's name if it is missing or incompatible; otherwise null. */
+  /** Returns what this Spark lacks if a member is missing or our class cannot load; else null. */
   private static String describeIfMissing(String[] member) {
     if (member[0].startsWith(OUR_PACKAGE)) {
       return describeIfIncompatible(member[0]);

@@ -74,7 +74,7 @@ public final class CheckpointFolder {
       }
       return new String(bytes, ONE_BYTE_CHARSET);
     } catch (FSError e) {
-      throw asIoException(e);
+      throw toIoException(e);
     }
   }
 
@@ -88,7 +88,7 @@ public final class CheckpointFolder {
       out.write(text.getBytes(ONE_BYTE_CHARSET));
       out.close();
     } catch (IOException | RuntimeException | FSError e) { // FSError: the disk is full
-      IOException failure = asIoException(e);
+      IOException failure = toIoException(e);
       try {
         cancel(out, name);
       } catch (IOException cancelFailure) {
@@ -114,7 +114,7 @@ public final class CheckpointFolder {
           .getMethod("cancel")
           .invoke(out);
     } catch (ReflectiveOperationException | RuntimeException e) {
-      throw asIoException(e);
+      throw toIoException(e);
     }
     for (FileStatus file : list()) { // `cancel` leaves the file if `close` has failed
       if (file.getPath().getName().startsWith("." + name + ".")) {
@@ -138,9 +138,9 @@ public final class CheckpointFolder {
       }
       return managerClass.getMethod(method, parameterTypes).invoke(manager, arguments);
     } catch (InvocationTargetException e) {
-      throw asIoException(e.getCause());
+      throw toIoException(e.getCause());
     } catch (ReflectiveOperationException | RuntimeException e) {
-      throw asIoException(e);
+      throw toIoException(e);
     }
   }
 
@@ -157,7 +157,7 @@ public final class CheckpointFolder {
             + " use one of these versions");
   }
 
-  private static IOException asIoException(Throwable e) {
+  private static IOException toIoException(Throwable e) {
     return e instanceof IOException io ? io : new IOException(e.toString(), e);
   }
 }

@@ -21,8 +21,8 @@ import org.slf4j.LoggerFactory;
 /**
  * The planner's state on disk, in `assignments/<number>.v<version>` of the source's metadata
  * folder. Another thread writes the state of each completed batch under the next number and keeps
- * the newest three files, and all files with a newer version than the planner's. Failures are
- * logged once and never fail the query: a lost state costs stickiness, not data.
+ * the newest three files, and all files with a newer version than the planner's. Only the
+ * first failure in a row is logged; none fails the query: a lost state costs stickiness, not data.
  */
 public final class StateFiles {
   private static final Logger LOG = LoggerFactory.getLogger(StateFiles.class);

@@ -15,8 +15,8 @@ import java.util.function.ToLongFunction;
 
 /**
  * A message's tables as columns of little-endian numbers (base64 in JSON): `int32` for indexes,
- * partitions, slots, and ranges per task, `int64` for offsets and timestamps, `float64` for counts
- * and measured values of read reports.
+ * partitions, slots, and counts in plans, `int64` for offsets and timestamps, `float64` for the
+ * counts and times of read reports and the predicted seconds of tail tasks.
  */
 public final class Columns {
 
@@ -123,7 +123,7 @@ public final class Columns {
   public record Task(
       String executor, int slot, List<OffsetRange> ranges, List<String> standbys, Tail tail) {}
 
-  /** The predicted seconds of a tail task, and the executors that it prefers alike. */
+  /** The predicted seconds of a tail task, and the executors that it prefers equally. */
   public record Tail(double seconds, List<String> executors) {}
 
   /**

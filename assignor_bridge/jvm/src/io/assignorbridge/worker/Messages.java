@@ -38,7 +38,7 @@ public final class Messages {
   sealed interface Request {}
 
   @JsonTypeName("validate")
-  record Validate(Map<String, String> options) implements Request {}
+  record ValidateOptions(Map<String, String> options) implements Request {}
 
   @JsonTypeName("restore")
   public record Restore(String state, Collection<String> topics) implements Request {}
@@ -47,7 +47,7 @@ public final class Messages {
   @JsonTypeName("end")
   record EndStream() implements Request {}
 
-  /** Requests a plan. `racks` is null if all are unknown; `options` is only for the plan log. */
+  /** Requests a plan. `state`, `allocation`, `racks` may be null; `options` is for the plan log. */
   @JsonTypeName("plan")
   public record PlanBatch(
       int parallelism,
@@ -156,7 +156,7 @@ public final class Messages {
   @JsonTypeName("admitted")
   public record Admitted(Columns.Ranges ranges, Map<String, String> metrics) implements Answer {}
 
-  /** Requests each partition's first offset from a time on, which may limit the batch. */
+  /** Requests each partition's first offset from time `timeMs` on, to limit the batch. */
   @JsonTypeName("lookUp")
   public record LookUp(long timeMs) implements Answer {}
 

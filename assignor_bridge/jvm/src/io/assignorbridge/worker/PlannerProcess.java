@@ -18,8 +18,8 @@ import java.util.regex.Pattern;
 
 /**
  * The planner's Python process, which handles one request line at a time. It ends when its standard
- * input closes, so it cannot outlive this JVM. If {@link #sendRequest} gets no answer, it closes
- * this process, so that a late answer cannot be mistaken for the next one.
+ * input closes, so it cannot outlive this JVM. If {@link #sendRequest} gets no valid answer,
+ * it closes this process, so that a late answer cannot be mistaken for the next one.
  */
 final class PlannerProcess implements AutoCloseable {
   private static final int MAX_STDERR_CHARS = 4000;
@@ -54,17 +54,18 @@ final class PlannerProcess implements AutoCloseable {
   }
 
   /** Sends a stream's request and returns the answer; fails after the time limit. */
-  String sendRequest(int stream, String request, long timeoutMs)
+  String sendRequest(int streamNumber, String request, long timeoutMs)
       throws PlannerException, InterruptedException {
-    long number = ++requestCount; // the answer begins with the same number
-    Future<String> answerFuture = io.submit(() -> exchange(number, stream + " " + request));
+    long requestNumber = ++requestCount; // the answer begins with it, too
+    Future<String> answerFuture =
+        io.submit(() -> exchange(requestNumber, streamNumber + " " + request));
     boolean isInSync = false;
     try {
       String line = answerFuture.get(timeoutMs, TimeUnit.MILLISECONDS);
       if (line == null) {
         throw new PlannerException("the planner process ended without an answer" + describeEnd());
       }
-      String prefix = number + " ";
+      String prefix = requestNumber + " ";
       if (!line.startsWith(prefix)) {
         throw new PlannerException(
             "the planner answered another request: " + PlannerException.shorten(line, 200));
@@ -100,13 +101,13 @@ final class PlannerProcess implements AutoCloseable {
   }
 
   /** Sends a request; returns the answer's line (null if the output ends); skips printed text. */
-  private String exchange(long number, String request) throws IOException {
-    requestWriter.write(number + " " + request + "\n");
+  private String exchange(long requestNumber, String request) throws IOException {
+    requestWriter.write(requestNumber + " " + request + "\n");
     requestWriter.flush();
     String line = answerReader.readLine();
-    String prefix = number + " {";
+    String prefix = requestNumber + " {";
     while (line != null && !line.startsWith(prefix)) {
-      if (number > 1 && ANSWER_NUMBER.matcher(line).lookingAt()) {
+      if (requestNumber > 1 && ANSWER_NUMBER.matcher(line).lookingAt()) {
         return line; // the answer to another request, which the caller reports
       }
       int index = line.indexOf(prefix); // after text printed without a line break
@@ -141,16 +142,15 @@ final class PlannerProcess implements AutoCloseable {
   private String describeEnd() throws InterruptedException {
     process.waitFor(1, TimeUnit.SECONDS);
     stderrReader.join(1000);
-    String text;
+    String stderrText;
     synchronized (stderr) {
-      text = stderr.toString().strip();
+      stderrText = stderr.toString().strip();
     }
-    String lastLine = text.substring(text.lastIndexOf('\n') + 1);
-    return " ("
-        + python
+    String lastLine = stderrText.substring(stderrText.lastIndexOf('\n') + 1);
+    return " (" + python
         + (process.isAlive() ? "" : ", exit code " + process.exitValue())
         + (lastLine.isEmpty() ? "" : ": " + PlannerException.shorten(lastLine, 300))
         + "); if it has no assignor-bridge, set spark.assignor.python to a Python that has it"
-        + (text.isEmpty() ? "" : ". Its stderr:\n" + text);
+        + (stderrText.isEmpty() ? "" : ". Its stderr:\n" + stderrText);
   }
 }

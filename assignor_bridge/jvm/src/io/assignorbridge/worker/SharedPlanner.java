@@ -37,7 +37,7 @@ public final class SharedPlanner {
 
   /** One stream's connection to its planner, used on the stream's thread. */
   public static final class Client implements AutoCloseable {
-    private final int stream = LAST_STREAM_NUMBER.incrementAndGet();
+    private final int streamNumber = LAST_STREAM_NUMBER.incrementAndGet();
     private final AssignorOptions options;
     private final long maxTurnWaitMs;
     private SharedPlanner planner;
@@ -58,8 +58,8 @@ public final class SharedPlanner {
     }
 
     /** Returns the number of the stream in this driver, from 1. */
-    public int stream() {
-      return stream;
+    public int streamNumber() {
+      return streamNumber;
     }
 
     /** Returns the planner's answer to this stream's options; first sends them if necessary. */
@@ -80,13 +80,13 @@ public final class SharedPlanner {
         throws PlannerException, InterruptedException {
       takeTurn();
       try {
-        return planner.prepareProcess(this).sendRequest(stream, request, timeoutMs);
+        return planner.prepareProcess(this).sendRequest(streamNumber, request, timeoutMs);
       } finally {
         planner.turn.unlock();
       }
     }
 
-    /** Makes the planner discard this stream's memory before the next request. */
+    /** Discards what the planner remembers of this stream; takes effect at the next request. */
     public void forget() {
       initializedProcess = null;
       if (options.usesCustomAssignor() && planner.process != null) {
@@ -96,13 +96,13 @@ public final class SharedPlanner {
 
     @Override
     public void close() {
-      planner.leave(stream);
+      planner.leave(streamNumber);
     }
 
     /** Waits for this stream's turn; if that takes too long, switches to a separate process. */
     private void takeTurn() throws InterruptedException {
       if (!planner.turn.tryLock(maxTurnWaitMs, TimeUnit.MILLISECONDS)) {
-        planner.leave(stream);
+        planner.leave(streamNumber);
         planner = createUnsharedPlanner();
         planner.turn.lock();
       }
@@ -134,13 +134,13 @@ public final class SharedPlanner {
       currentProcess = new PlannerProcess(interpreter);
       process = currentProcess;
     }
-    for (Integer stream = endedStreams.poll(); stream != null; stream = endedStreams.poll()) {
+    for (Integer number = endedStreams.poll(); number != null; number = endedStreams.poll()) {
       String request = Messages.format(new Messages.EndStream());
-      currentProcess.sendRequest(stream, request, START_TIMEOUT_MS);
+      currentProcess.sendRequest(number, request, START_TIMEOUT_MS);
     }
     if (client.initializedProcess != currentProcess) {
-      String request = Messages.format(new Messages.Validate(client.options.values()));
-      String answer = currentProcess.sendRequest(client.stream, request, START_TIMEOUT_MS);
+      String request = Messages.format(new Messages.ValidateOptions(client.options.values()));
+      String answer = currentProcess.sendRequest(client.streamNumber, request, START_TIMEOUT_MS);
       client.validation = Messages.parse(answer, Messages.Validated.class);
       client.initializedProcess = currentProcess;
     }
@@ -148,11 +148,11 @@ public final class SharedPlanner {
   }
 
   /** Ends a stream; the last one closes the process. */
-  private void leave(int stream) {
+  private void leave(int streamNumber) {
     synchronized (SHARED_PLANNERS) {
       streamCount--;
       if (streamCount > 0) {
-        endedStreams.add(stream);
+        endedStreams.add(streamNumber);
         return;
       }
       SHARED_PLANNERS.remove(interpreter, this);
