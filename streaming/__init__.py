@@ -1,4 +1,4 @@
-"""Command line, embedded broker, demo, reports, and pipelines."""
+"""Commands, jobs, the Delta sink, metrics, reports, and the embedded broker."""
 
 from __future__ import annotations
 

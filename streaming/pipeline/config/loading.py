@@ -113,7 +113,7 @@ def load_job(
     `${NAME}`; by default, those of the process. `broker` is an address that replaces every
     `kafka.bootstrap.servers`. None of the three changes a `Job`.
 
-    Raises ConfigError if the config is invalid. One line: file, key path, problem, expected value.
+    Raises ConfigError if the config is invalid or cannot be read.
     """
     redact = Redactor()
     if isinstance(config, Job):
@@ -142,8 +142,8 @@ def _read_config(config: str | Path | Mapping[str, Any]) -> tuple[str, Path, dic
     try:
         path = Path(config)
     except TypeError:
-        type_name = type(config).__name__
-        raise ConfigError(f"a YAML file, a mapping or a Job is expected, not {type_name}") from None
+        problem = f"not {type(config).__name__}"
+        raise ConfigError(f"config must be a YAML file, a mapping or a Job, {problem}") from None
     try:
         text = _read_text(path)
     except (OSError, ValueError) as error:
