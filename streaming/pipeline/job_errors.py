@@ -74,7 +74,7 @@ class JobTimeoutError(JobError):
 
 
 class TableError(ValueError):
-    """With this table or checkpoint, a query could not write its rows, or would lose some."""
+    """A query could not write its rows to its table or topic, or would lose or repeat some."""
 
 
 @contextlib.contextmanager
@@ -91,7 +91,7 @@ def report_failure(
 def summarize(error: BaseException) -> str:
     """Return the first line of an exception's message; for Spark's, of the innermost cause.
 
-    A Delta error keeps all lines, joined to one. A lost connection to the JVM gets its own text.
+    A Delta error keeps all lines, joined to one. A lost JVM and invalid UTF-8 get their own texts.
 
     >>> summarize(ValueError("no such thing" + chr(10) + "  at all"))
     'no such thing'

@@ -118,7 +118,7 @@ def _check_commit_groups(loaded_job: LoadedJob, queries: Sequence[JobQuery]) -> 
                     f"this query would commit to the group {group!r} (assignor.commitGroup), but "
                     f"the same topics may also be committed {prefix}by {other_query.name!r}, so "
                     "the group would be ahead of the slower checkpoint: remove the option (as "
-                    "`assignor lag` reads the checkpoints), or let only one query read the source",
+                    "`assignor lag` reads the checkpoints), or read these topics only once",
                 )
             checked_pairs.append((query, source))
 
@@ -180,7 +180,7 @@ def _select_kafka_columns(rows: DataFrame, sink: KafkaSink) -> DataFrame:
 
 
 def _convert_for_kafka(field: StructField) -> Column:
-    """Keep bytes, text, and headers; make lists, structs and maps JSON, and other types text."""
+    """Keep bytes, text, and headers; convert structs, lists, and maps to JSON, the rest to text."""
     column = f.col(field.name)
     data_type = field.dataType
     if field.name == "headers":

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from assignor_bridge.errors import pluralize
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -58,7 +60,7 @@ class JobResult:
 
 
 def sum_results(name: str, seconds: float, results: Iterable[QueryResult]) -> JobResult:
-    """Return copies of the queries' results, and sums; only `tables` includes dead letters."""
+    """Copy and add up the queries' results; only the sums in `tables` include dead letters."""
     copies = tuple(replace(result) for result in results)
     sums = {
         field: sum(getattr(result, field) for result in copies if not result.is_dead_letter)
@@ -109,10 +111,10 @@ class ProgressCounter(StreamingQueryListener):
         if result.bad > _MAX_BAD_FRACTION * result.read and not is_exempt:
             self._warned_queries.add(result.name)
             message = (
-                "%s: %s of the %s records that query %r has read are bad (more than 1%%): check "
-                "the schema; the 'reason' column of a dead-letter table explains each"
+                "%s: query %r has read %s, of which more than 1%% (%s) are bad: check the schema; "
+                "the 'reason' column of a dead-letter table explains each"
             )
-            counts = f"{result.bad:,}", f"{result.read:,}"
-            _LOG.warning(message, self._title, *counts, result.name)
+            counts = pluralize(result.read, "record"), f"{result.bad:,}"
+            _LOG.warning(message, self._title, result.name, *counts)
         if self._on_progress is not None:
             self._on_progress(result, progress)

@@ -43,17 +43,20 @@ _EARLIEST = -2
 def check_schema_change(
     spark: SparkSession, loaded_job: LoadedJob, queries: list[JobQuery]
 ) -> None:
-    """Raise JobError if a schema change could write a record to two places, or to none."""
+    """Raise JobError if a change of parsing rules could write a record twice, or not at all."""
     job = loaded_job.job
     if job.checkpoint is None or not any(s.records.dead_letter for s in job.all_sources.values()):
         return
     with loaded_job.wrap_errors("checkpoint", JobError, f"{_FILE!r} cannot be read: "):
-        saved_rules, rules = _read_saved_rules(spark, job.checkpoint), _collect_rules(loaded_job)
-        if saved_rules is None:
-            raise ValueError("it is damaged; restore it, or remove it if no schema has changed")
+        rules_by_source = _collect_rules(loaded_job)
+        old_rules_by_source = _read_saved_rules(spark, job.checkpoint)
+        if old_rules_by_source is None:
+            raise ValueError(
+                "it is damaged; restore it, or remove it if no parsing rule has changed"
+            )
     for name, source in job.all_sources.items():
-        old_rules = saved_rules.get(name)
-        if source.records.dead_letter is None or old_rules is None or old_rules == rules[name]:
+        rules, old_rules = rules_by_source.get(name), old_rules_by_source.get(name)
+        if source.records.dead_letter is None or old_rules is None or old_rules == rules:
             continue
         options = job.merge_kafka_options(source.spark_options)
         readers = [query for query in queries if query.find_source_numbers(options)]
@@ -63,15 +66,15 @@ def check_schema_change(
                 continue
             kafka_options = {k: v for k, v in options.items() if k.startswith("kafka.")}
             records = _read_records(spark, kafka_options, gaps)
-            position = _find_first_difference(records, name, old_rules, rules[name])
+            position = _find_first_difference(records, name, old_rules, rules_by_source[name])
             if position is not None:
                 query_names = ", ".join(repr(query.name) for query in readers)
                 raise TableError(
-                    f"the schema has changed, and the record at {position} fits only one of the "
-                    f"two schemas, but not all queries of the source ({query_names}) have read it: "
-                    "it could be written to both a table and the dead letter, or to neither; run "
-                    "the job with the old schema until all queries have read it and no more such "
-                    "records arrive, then change the schema"
+                    f"the schema or another parsing rule has changed, and the record at {position} "
+                    "is good under either the old or the new rules, but not both; not all queries "
+                    f"of the source ({query_names}) have read it, so it could be written to both a "
+                    "table and the dead letter, or to neither: run the job with the old rules until"
+                    " all have read it and no more such records arrive, then change the rules"
                 )
 
 
@@ -153,7 +156,7 @@ def _read_records(spark: SparkSession, kafka_options: dict[str, str], gaps: Rang
 def _find_first_difference(
     frame: DataFrame, name: str, old_rules: ParsingRules, new_rules: ParsingRules
 ) -> str | None:
-    """Return the position of a record that only one of the rules rejects; None if there is none.
+    """Return the position of a record that is bad under only one of the rules; None if none is.
 
     Raises TableError if the rules cannot be compared.
     """
@@ -166,9 +169,9 @@ def _find_first_difference(
         is_incompatible = isinstance(error, ValidationError)
         reason = "another version wrote it" if is_incompatible else summarize(error)
         raise TableError(
-            f"the schema has changed, and cannot be compared with the last run's schema ({reason}):"
-            " run the job with the old schema until all queries of the source have read the same "
-            "records"
+            "the schema or another parsing rule has changed, and the new rules cannot be compared "
+            f"with the last run's ({reason}): run the job with the old rules until all queries of "
+            "the source have read the same records"
         ) from error
     return None if first_row is None else str(first_row["position"])
 

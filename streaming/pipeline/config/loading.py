@@ -142,8 +142,8 @@ def _read_config(config: str | Path | Mapping[str, Any]) -> tuple[str, Path, dic
     try:
         path = Path(config)
     except TypeError:
-        problem = f"not {type(config).__name__}"
-        raise ConfigError(f"config must be a YAML file, a mapping or a Job, {problem}") from None
+        problem = f"a YAML file, a mapping or a Job is expected, not {type(config).__name__}"
+        raise ConfigError(f"config: {problem}") from None
     try:
         text = _read_text(path)
     except (OSError, ValueError) as error:

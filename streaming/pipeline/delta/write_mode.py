@@ -52,8 +52,9 @@ class WriteMode(NamedTuple):
         """Return the mode as table properties."""
         if self.mode == "append":
             return {_MODE: self.mode}
-        keys, order = (json.dumps(names or ()) for names in (self.keys, self.sequence_by))
-        return {_MODE: self.mode, _KEYS: keys, _DELETES: self.deletes or "", _SEQUENCE_BY: order}
+        keys, sequence_by = (json.dumps(names or ()) for names in (self.keys, self.sequence_by))
+        columns = {_KEYS: keys, _SEQUENCE_BY: sequence_by}
+        return {_MODE: self.mode, _DELETES: self.deletes or "", **columns}
 
 
 def get_sink_mode(sink: DeltaSink) -> WriteMode:
@@ -147,19 +148,19 @@ def check_same_mode(
         by_offset = tuple(name_sequence_fields(new.sequence_by, BY_OFFSET))
         is_by_timestamp = by_timestamp == old.sequence_by
         new = new._replace(sequence_by=by_timestamp if is_by_timestamp else by_offset)
-    for name, *values in zip(WriteMode._fields, old, new, strict=True):
-        old_value, new_value = (_normalize_names(name, value, normalize) for value in values)
+    for field, *values in zip(WriteMode._fields, old, new, strict=True):
+        old_value, new_value = (_normalize_names(field, value, normalize) for value in values)
         if None in values or old_value == new_value:
             continue
         texts = [x if isinstance(x, str) else ", ".join(x or ()) or "none" for x in values]
         raise TableError(
-            f"the table {title!r} was written with {name} {texts[0]}, but the job has {texts[1]}: "
-            f"set {name} back in the job, or {_NEW_TABLE}"
+            f"the table {title!r} was written with {field} {texts[0]}, but the job has {texts[1]}: "
+            f"set {field} back in the job, or {_NEW_TABLE}"
         )
 
 
-def _normalize_names(name: str, value: Any, normalize: Callable[[str], str]) -> Any:
+def _normalize_names(field: str, value: Any, normalize: Callable[[str], str]) -> Any:
     if value is None or isinstance(value, str):
         return value
     columns = [normalize(column) for column in value]
-    return set(columns) if name == "keys" else columns
+    return set(columns) if field == "keys" else columns
