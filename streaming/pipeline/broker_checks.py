@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from assignor_bridge.errors import pluralize
 from streaming.kafka.servers import parse_servers
 from streaming.kafka.topics import create_topic, delete_topics
 from streaming.metrics.outlets import check_port
@@ -141,9 +140,7 @@ def _send_records(bootstrap_servers: str, topic: str, records: list[Record]) -> 
     queued_count = producer.flush(_FLUSH_TIMEOUT_S)
     if queued_count or failures:
         reason = failures[0] if failures else f"no answer within {_FLUSH_TIMEOUT_S:g} s"
-        undelivered_count = queued_count + len(failures)
-        raise JobError(
-            f"topic {topic!r}: {undelivered_count:,} of {pluralize(len(records), 'seed record')} "
-            f"not delivered ({reason}): correct the cause, and run the job again"
-        )
+        counts = f"{queued_count + len(failures):,} of {len(records):,}"
+        problem = f"not all seed records of topic {topic!r} were delivered ({counts} were not)"
+        raise JobError(f"{problem}: {reason}")
     return len(records)

@@ -26,10 +26,8 @@ _RECORD_VALUES = re.compile(r" by row with values:.*")
 _MAX_DELTA_CHARS = 700
 #: Maximum number of causes that `drop_java_trace` keeps.
 _MAX_CAUSES = 8
-#: Number of characters kept at the start of a long cause, where the class is.
-_MAX_START_CHARS = 120
-#: Number of characters kept at the end of a long cause: a query name, then the run id.
-_MAX_END_CHARS = 120
+#: Characters kept at the start of a long cause (the class), and at its end (query name, run id).
+_MAX_START_CHARS = _MAX_END_CHARS = 120
 #: Hints for Spark and Kafka messages that do not explain what to do.
 _HINTS = {
     r"data may have been (?:lost|missed)|failOnDataLoss": (

@@ -261,8 +261,8 @@ def warn_about_late_records(loaded_job: LoadedJob) -> None:
         if source.watermark is not None and source.lets_event_times_drift_apart:
             message = (
                 "%s: %s: with assignor.fairness, a weight or a floor, some partitions can get "
-                "ahead of others in event time, and the watermark then drops the others' records as "
-                "late: set assignor.alignEventTime to the watermark's delay (%s)"
+                "ahead of others in event time, and the watermark then drops the others' records "
+                "as late: set assignor.alignEventTime to the watermark's delay (%s)"
             )
             key_path = loaded_job.job.locate("source", name)
             _LOG.warning(message, loaded_job.title, key_path, source.watermark.delay)

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from assignor_bridge.errors import pluralize
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -111,10 +109,10 @@ class ProgressCounter(StreamingQueryListener):
         if result.bad > _MAX_BAD_FRACTION * result.read and not is_exempt:
             self._warned_queries.add(result.name)
             message = (
-                "%s: query %r has read %s, of which more than 1%% (%s) are bad: check the schema; "
-                "the 'reason' column of a dead-letter table explains each"
+                "%s: more than 1%% of the records that query %r has read are bad (%s of %s): check "
+                "the schema; the 'reason' column of a dead-letter table explains each"
             )
-            counts = pluralize(result.read, "record"), f"{result.bad:,}"
+            counts = f"{result.bad:,}", f"{result.read:,}"
             _LOG.warning(message, self._title, result.name, *counts)
         if self._on_progress is not None:
             self._on_progress(result, progress)

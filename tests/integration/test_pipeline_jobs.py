@@ -294,7 +294,7 @@ def test_an_internal_topic_of_kafka_is_found(spark, topic, tmp_path):
 def test_a_too_large_seed_record_is_an_error_and_not_counted(topic, size):
     """Regression: it was counted as sent, or was a traceback."""
     topic.create(1, {"max.message.bytes": "1000"})
-    with pytest.raises(JobError, match=r"1 of 1 seed record not delivered \(.*too large"):
+    with pytest.raises(JobError, match=r"were delivered \(1 of 1 were not\): .*too large"):
         _send_records(topic.bootstrap_servers, topic.name, [(None, bytes(size))])
 
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-
 _PYTHON_FORMAT = "a function such as 'package.module:function'"
 _NAME_FORMAT = "a name of ASCII letters, digits, '.', '_', '-' that begins with a letter or digit"
 
@@ -79,7 +78,6 @@ class Seed(Section):
 class Output(NamedTuple):
     """One query's sink, its key in the config, and its folder in the checkpoint."""
 
-    #: Name of the query's folder in the checkpoint.
     folder: str
     key_path: str
     sink: Sink

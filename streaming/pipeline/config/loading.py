@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _MAX_BYTES = 1_000_000
-
 #: Text that is a single variable reference, which reveals nothing.
 _ONE_VARIABLE = re.compile(r"\$\{\w+\}")
 

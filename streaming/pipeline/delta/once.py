@@ -41,20 +41,15 @@ class OnceWriter:
         self._jar_writer: Any = None
 
     def append(
-        self,
-        rows: DataFrame,
-        *,
-        schema_evolution: bool,
-        execution: Any = None,
-        ranges: str | None = None,
+        self, rows: DataFrame, *, evolve: bool, execution: Any = None, ranges: str | None = None
     ) -> None:
-        """Append a batch to the existing table; `schema_evolution` adds new columns.
+        """Append a batch to the existing table; `evolve` adds new columns.
 
-        `execution` is Spark's execution of the batch, which counts its records, and `ranges` are the
-        batch's source offsets; only the jar uses them, and None omits them from the commit.
+        `execution` is Spark's execution of the batch, which counts its records; `ranges` are the
+        batch's source offsets. Only the jar uses them; None omits them from the commit.
         """
         writer: Any = rows.write.format("delta").mode("append")
-        if schema_evolution:
+        if evolve:
             writer = writer.option("mergeSchema", "true")
         path, name = self._table.path, self._table.name or ""
         self._write(

@@ -127,7 +127,7 @@ class Table(NamedTuple):
         builder.execute()
 
     def check_layout(self, spark: SparkSession, sink: DeltaSink) -> None:
-        """Raise TableError if the sink sets other partition or clustering columns than the table's."""
+        """Raise TableError if a `partition_by` or `cluster_by` of the sink differs from the table's."""
         if not sink.partition_by and not sink.cluster_by:
             return  # Delta's details take seconds in a new JVM
         details = self.open(spark).detail().collect()[0].asDict()
@@ -146,9 +146,9 @@ class Table(NamedTuple):
 def make_lost_table_error(title: str, checkpoint: str, completed_batch: int) -> TableError:
     """Return the error for a table that was removed after its query completed a batch."""
     return TableError(
-        f"the table {title!r} no longer exists, but according to checkpoint {checkpoint!r}, its query "
-        f"has completed batch {completed_batch}, so records up to that batch are not read again: restore the "
-        "table, or start with a new checkpoint"
+        f"the table {title!r} no longer exists, but according to checkpoint {checkpoint!r}, its "
+        f"query has completed batch {completed_batch}, so records up to that batch are not read "
+        "again: restore the table, or start with a new checkpoint"
     )
 
 

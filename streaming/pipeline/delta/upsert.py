@@ -196,7 +196,7 @@ def build_merge(
 ) -> DeltaMergeBuilder:
     """Return the merge of rows with distinct keys that are not null; it is not executed yet.
 
-    `count_sql`, on row `s` and table row `t`, is an always-true SQL condition that counts conflicts.
+    `count_sql`, an always-true SQL condition on row `s` and table row `t`, counts conflicts.
     """
     names = [quote_name(name) for name in rows.columns if name != _DELETE]
     values: dict[str, str | Column] = {name: f"s.{name}" for name in names}

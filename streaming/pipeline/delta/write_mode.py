@@ -31,9 +31,8 @@ BY_OFFSET = ("offset", "partition", "topic", "timestamp")
 #: Kafka's fields in tables created by earlier versions, which compared timestamps first.
 BY_TIMESTAMP = ("timestamp", "partition", "offset")
 _COLUMN_NAMES_ADAPTER = TypeAdapter(tuple[str, ...])
-#: Table property with the key columns, a JSON list.
+#: Table properties with the columns of `keys` and `sequence_by`, as JSON lists.
 _KEYS = "assignor.keys"
-#: Table property with the `sequence_by` columns, a JSON list.
 _SEQUENCE_BY = "assignor.sequenceBy"
 _MODE = "assignor.mode"
 _DELETES = "assignor.deletes"
@@ -52,9 +51,8 @@ class WriteMode(NamedTuple):
         """Return the mode as table properties."""
         if self.mode == "append":
             return {_MODE: self.mode}
-        keys, sequence_by = (json.dumps(names or ()) for names in (self.keys, self.sequence_by))
-        columns = {_KEYS: keys, _SEQUENCE_BY: sequence_by}
-        return {_MODE: self.mode, _DELETES: self.deletes or "", **columns}
+        keys, order = (json.dumps(names or ()) for names in (self.keys, self.sequence_by))
+        return {_MODE: self.mode, _KEYS: keys, _DELETES: self.deletes or "", _SEQUENCE_BY: order}
 
 
 def get_sink_mode(sink: DeltaSink) -> WriteMode:

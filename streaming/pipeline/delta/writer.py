@@ -53,7 +53,7 @@ _COMPACTION_SETTINGS = (
     "spark.databricks.delta.optimize.maxFileSize",
 )
 #: Delta measures shuffled rows, which take about four times as many bytes as in Parquet files.
-_SHUFFLED_BYTES_PER_FILE_BYTE = 4
+_SHUFFLED_BYTES_PER_BYTE = 4
 _MAX_OPTIMIZE_PARTITIONS = 200
 #: Up to this number of shuffle partitions, adaptive execution is off.
 _MAX_STATIC_PARTITIONS = 8
@@ -241,8 +241,7 @@ class DeltaWriter:
                 self._merge(batch, number, metadata.ranges)
             else:
                 options = {"execution": self._get_execution(), "ranges": metadata.ranges}
-                options["schema_evolution"] = self.sink.schema_evolution
-                self.once_writer.append(batch, **options)
+                self.once_writer.append(batch, evolve=self.sink.schema_evolution, **options)
         compact_every = self.sink.compact_every
         if compact_every is not None and (number + 1) % compact_every == 0:  # 4
             self._compact(spark)
@@ -307,10 +306,7 @@ class DeltaWriter:
         }
         file_bytes = self.sink.target_file_bytes
         if file_bytes is not None:
-            settings |= {
-                _OPTIMIZE: "true",
-                _BIN_SIZE: f"{file_bytes * _SHUFFLED_BYTES_PER_FILE_BYTE}b",
-            }
+            settings |= {_OPTIMIZE: "true", _BIN_SIZE: f"{file_bytes * _SHUFFLED_BYTES_PER_BYTE}b"}
             if spark.conf.get(_OPTIMIZE_PARTITIONS, None) is None:
                 settings[_OPTIMIZE_PARTITIONS] = str(_MAX_OPTIMIZE_PARTITIONS)
         return settings

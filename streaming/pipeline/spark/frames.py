@@ -31,7 +31,7 @@ _TOMBSTONE = "__tombstone"
 
 
 def build_sink_frame(spark: SparkSession, loaded_job: LoadedJob, sink: Sink) -> DataFrame:
-    """Build the frame of one sink; its views are registered temporarily."""
+    """Build the frame of one sink; the session has the job's views only during the call."""
     job = loaded_job.job
     upserts = collect_upserts(job, [sink])
     views: dict[str, DataFrame] = {}
@@ -66,7 +66,7 @@ def _preserve_user_views(spark: SparkSession, names: list[str]) -> Iterator[None
 def collect_upserts(job: Job, sinks: Sequence[Sink]) -> list[Upsert]:
     """Return the sinks' upserts.
 
-    Transforms may set their key columns if any is in Python, or is SQL that reads Kafka's key.
+    `set_by_transform` is true if any transform is in Python, or is SQL that reads Kafka's key.
     """
     sql_texts = [transform.sql for transform in job.all_transforms.values()]
     set_by_transform = any(x is None or bool(_KAFKA_KEY_IN_SQL.search(x)) for x in sql_texts)

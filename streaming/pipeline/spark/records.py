@@ -66,7 +66,7 @@ def parse(
     `name` is the source's name, for messages and the observed metrics. `upserts` write the rows;
     without any, only the format `raw` keeps tombstones.
 
-    Raises ValueError if the schema or the key's schema is invalid, or a column has a reserved name.
+    Raises ValueError if a schema is invalid, a column has a reserved name, or the jar is missing.
     """
     tombstone = f.col("value").isNull()
     if records.format == "raw":

@@ -77,7 +77,7 @@ class SparkLog:
             os.dup2(original_stderr, _STDERR_FD)
             os.close(original_stderr)
 
-    def read_last_error(self) -> str:
+    def find_error(self) -> str:
         """Return the log's first uncaught exception, or else its last message; empty if none."""
         for reader in self._readers:
             reader.join(_LAST_OUTPUT_TIMEOUT_S)

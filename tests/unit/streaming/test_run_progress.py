@@ -78,6 +78,4 @@ def test_a_share_of_bad_records_is_warned_of_once(caplog):
             name="orders", batchId=number, numInputRows=100, observedMetrics=observed,
         )))  # fmt: skip
     [line] = caplog.messages
-    assert line.startswith(
-        "job.yaml: query 'orders' has read 300 records, of which more than 1% (11) are bad"
-    )
+    assert "1% of the records that query 'orders' has read are bad (11 of 300): check" in line
