@@ -36,14 +36,14 @@ def explain_missing_extra() -> Iterator[None]:
         if package not in EXTRAS:
             raise
         raise MissingExtraError(
-            f"the package {package!r} is not installed: {install_command(EXTRAS[package])}"
+            f"the package {package!r} is not installed: {format_install_command(EXTRAS[package])}"
         ) from error
 
 
-def install_command(extra: str) -> str:
+def format_install_command(extra: str) -> str:
     """Return the command that installs an extra without replacing pyspark.
 
-    >>> install_command("cli")
+    >>> format_install_command("cli")
     "pip install 'assignor-bridge[cli]'"
     """
     command = f"pip install 'assignor-bridge[{extra}]'"

@@ -92,10 +92,10 @@ def describe_mismatch(
             f"another, so rows are missing; restore the table, or {NEW_CHECKPOINT}{acceptance}"
         )
     if log.restore is not None and not log.is_row_loss_accepted(log.restore.version):
-        restored_to, version = log.restore
-        target = "an earlier time" if restored_to is None else f"version {restored_to}"
+        target, version = log.restore
+        target_text = "an earlier time" if target is None else f"version {target}"
         return (
-            f"was restored to {target} by RESTORE (version {version}) after batch {batch}, so "
+            f"was restored to {target_text} by RESTORE (version {version}) after batch {batch}, so "
             f"rows may be missing that are not read again: RESTORE it to version {version - 1}; "
             f"{NEW_CHECKPOINT}; or {_describe_acceptance(version)}"
         )

@@ -217,8 +217,7 @@ def start_job(
     ConfigError
         If the config is invalid; nothing was started or written.
     JobError, MetricsError
-        If a broker, topic, table, query or the export of metrics fails, or another run is active;
-        queries are stopped.
+        If Kafka, a table, a query, or metrics fail, or another run is active; queries are stopped.
     """
     if getattr(spark, "_jsparkSession", None) is None:
         raise ConfigError("a SparkSession is expected" if spark is None else NO_CONNECT)

@@ -48,15 +48,13 @@ def check_schema_change(
     if job.checkpoint is None or not any(s.records.dead_letter for s in job.all_sources.values()):
         return
     with loaded_job.wrap_errors("checkpoint", JobError, f"{_FILE!r} cannot be read: "):
-        rules_by_source = _collect_rules(loaded_job)
         old_rules_by_source = _read_saved_rules(spark, job.checkpoint)
+        rules_by_source = _collect_rules(loaded_job)
         if old_rules_by_source is None:
-            raise ValueError(
-                "it is damaged; restore it, or remove it if no parsing rule has changed"
-            )
+            raise ValueError("it is damaged; restore it, or remove it if no rule has changed")
     for name, source in job.all_sources.items():
-        rules, old_rules = rules_by_source.get(name), old_rules_by_source.get(name)
-        if source.records.dead_letter is None or old_rules is None or old_rules == rules:
+        old_rules = old_rules_by_source.get(name)
+        if source.records.dead_letter is None or old_rules in (None, rules_by_source[name]):
             continue
         options = job.merge_kafka_options(source.spark_options)
         readers = [query for query in queries if query.find_source_numbers(options)]

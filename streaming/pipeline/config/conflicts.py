@@ -114,8 +114,7 @@ def _split_path(path: str) -> tuple[str, ...]:
 def _is_inside(inner_parts: tuple[str, ...], outer_parts: tuple[str, ...]) -> bool:
     """Return whether the inner folder is the outer one, or inside it.
 
-    VACUUM skips a name that starts with `_`, so such a folder counts as outside, unless it is one
-    of Delta's or a partition (with `=`).
+    A folder `_name`, which VACUUM skips, counts as outside, unless it is Delta's or a partition's.
     """
     if inner_parts[: len(outer_parts)] != outer_parts:
         return False

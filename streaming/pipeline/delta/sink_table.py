@@ -127,7 +127,7 @@ class Table(NamedTuple):
         builder.execute()
 
     def check_layout(self, spark: SparkSession, sink: DeltaSink) -> None:
-        """Raise TableError if a `partition_by` or `cluster_by` of the sink differs from the table's."""
+        """Raise TableError if the sink sets other partition or cluster columns than the table's."""
         if not sink.partition_by and not sink.cluster_by:
             return  # Delta's details take seconds in a new JVM
         details = self.open(spark).detail().collect()[0].asDict()

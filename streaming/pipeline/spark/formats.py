@@ -48,7 +48,7 @@ class RecordParser(NamedTuple):
 
 
 def make_parser(records: Records, schema_text: str) -> RecordParser:
-    """Return the parser for a format; raise ValueError if the schema is invalid."""
+    """Return a format's parser; raise ValueError if the schema is invalid or a jar is missing."""
     if records.format == "avro":
         return _build_avro_parser(records, schema_text)
     schema = parse_schema(schema_text)

@@ -42,7 +42,7 @@ class ParsedRows(NamedTuple):
 
     #: The good rows; with `bad_records: fail`, reading them fails at the first bad record.
     rows: DataFrame
-    #: Kafka's columns of the bad records, and `REASON`. The format `raw` has no bad records.
+    #: Kafka's columns of the bad records, and `REASON`; for the format `raw`, empty and without it.
     bad_records: DataFrame
 
 
