@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 #: Extra that installs each package, by the package's import name.
-EXTRAS = {
+EXTRA_BY_PACKAGE = {
     "confluent_kafka": "cli",
     "delta": "delta",
     "prometheus_client": "cli",
@@ -33,10 +33,10 @@ def explain_missing_extra() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in EXTRAS:
+        if package not in EXTRA_BY_PACKAGE:
             raise
         raise MissingExtraError(
-            f"the package {package!r} is not installed: {format_install_command(EXTRAS[package])}"
+            f"the package {package!r} is not installed: {format_install_command(EXTRA_BY_PACKAGE[package])}"
         ) from error
 
 

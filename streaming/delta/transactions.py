@@ -27,7 +27,7 @@ _REPLACE = "REPLACE TABLE"
 #: Table property: the version of a `RESTORE` or `REPLACE TABLE` whose row loss a user accepts.
 ACCEPTED_RESTORE = "assignor.acceptedRestore"
 NEW_CHECKPOINT = (
-    "start the query with a new checkpoint, and set startingOffsets to where the table's rows end"
+    "start the query with a new checkpoint, and set startingOffsets to where the sink's rows end"
 )
 
 

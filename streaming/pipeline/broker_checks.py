@@ -100,7 +100,7 @@ def seed_topics(
     deleted, so that a new run seeds it.
     """
     uses = loaded_job.job.iterate_broker_uses()
-    partition_counts = {topic: _DEFAULT_PARTITIONS for _, _, names in uses for topic in names}
+    partition_counts = {topic: _DEFAULT_PARTITIONS for _, _, topics in uses for topic in topics}
     partition_counts |= {topic: seed.partitions for topic, seed in loaded_job.job.seed.items()}
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     try:

@@ -95,8 +95,8 @@ class ProgressCounter(StreamingQueryListener):
         """Add a batch with records to its query's result, unless it was already counted."""
         progress = event.progress
         result = self._result_by_query.get(progress.name)
-        is_old = progress.batchId <= self._last_batch_by_query.get(progress.name, -1)
-        if result is None or is_old or progress.numInputRows == 0:
+        is_counted = progress.batchId <= self._last_batch_by_query.get(progress.name, -1)
+        if result is None or is_counted or progress.numInputRows == 0:
             return
         self._last_batch_by_query[result.name] = progress.batchId
         metrics = progress.observedMetrics

@@ -102,8 +102,8 @@ def _build_csv_parser(records: Records, schema: StructType) -> RecordParser:
     quote = csv_options.get("quote", '"')
     escape = csv_options.get("escape", quote)
     # Only Spark's reader supports the decimal signs of other locales.
-    reads_text = "locale" not in csv_options
-    are_text = [reads_text and isinstance(x.dataType, DecimalType) for x in schema.fields]
+    casts_decimals = "locale" not in csv_options
+    are_text = [casts_decimals and isinstance(x.dataType, DecimalType) for x in schema.fields]
     pairs = list(zip(schema.fields, are_text, strict=True))
     csv_fields = [StructField(x.name, StringType()) if is_text else x for x, is_text in pairs]
     extended_schema, options = _add_corrupt_marker(records, StructType(csv_fields))

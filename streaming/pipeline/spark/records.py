@@ -121,12 +121,12 @@ def parse(
 
 def _build_reason(records: Records, parser: RecordParser, is_tombstone: Column) -> Column:
     """Return the reason why a record is bad, as text with column names, but no values."""
-    text = f.col("value").cast("string")
+    value_text = f.col("value").cast("string")
     unreadable_names, missing_names = [], []
     for field, value in zip(parser.schema.fields, parser.values, strict=True):
         is_null = value.isNull() & f.col(PARSED).isNotNull()
         if records.format == "json":
-            json_value = f.get_json_object(text, f"$['{field.name}']")
+            json_value = f.get_json_object(value_text, f"$['{field.name}']")
             unreadable_names.append(f.when(is_null & json_value.isNotNull(), f.lit(field.name)))
         if not field.nullable:
             missing_names.append(f.when(is_null, f.lit(field.name)))
