@@ -35,9 +35,8 @@ def explain_missing_extra() -> Iterator[None]:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRA_BY_PACKAGE:
             raise
-        raise MissingExtraError(
-            f"the package {package!r} is not installed: {format_install_command(EXTRA_BY_PACKAGE[package])}"
-        ) from error
+        command = format_install_command(EXTRA_BY_PACKAGE[package])
+        raise MissingExtraError(f"the package {package!r} is not installed: {command}") from error
 
 
 def format_install_command(extra: str) -> str:

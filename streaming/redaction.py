@@ -169,7 +169,7 @@ class Redactor:
         encodings = [value, value.strip(), quote_plus(value, errors=_ENCODING_ERRORS)]
         encodings += (quote(value, safe=safe, errors=_ENCODING_ERRORS) for safe in ("/", ""))
         encodings += (html.escape(value, quote=with_quotes) for with_quotes in (True, False))
-        encodings += (json.dumps(value, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False))
+        encodings += (json.dumps(value, ensure_ascii=escapes)[1:-1] for escapes in (True, False))
         encodings.append(base64.b64encode(value.encode("utf-8", _ENCODING_ERRORS)).decode())
         for secret in (*encodings, *lines):
             if len(secret) >= _MIN_HIDDEN_CHARS:

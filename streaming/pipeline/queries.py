@@ -168,12 +168,12 @@ def _plan_query(
 
 def _select_kafka_columns(rows: DataFrame, sink: KafkaSink) -> DataFrame:
     normalize = get_name_normalizer(rows.sparkSession)
-    columns = {normalize(name): f.col(quote_name(name)) for name in rows.columns}
+    column_by_name = {normalize(name): f.col(quote_name(name)) for name in rows.columns}
     all_as_json = f.to_json(f.struct(*(quote_name(name) for name in rows.columns)))
     expressions = {
-        "value": f.expr(sink.value) if sink.value else columns.get("value", all_as_json),
-        "key": f.expr(sink.key) if sink.key else columns.get("key"),
-        "headers": columns.get("headers"),
+        "value": f.expr(sink.value) if sink.value else column_by_name.get("value", all_as_json),
+        "key": f.expr(sink.key) if sink.key else column_by_name.get("key"),
+        "headers": column_by_name.get("headers"),
     }
     kafka_rows = rows.select(*(c.alias(n) for n, c in expressions.items() if c is not None))
     return kafka_rows.select(*(_convert_for_kafka(field) for field in kafka_rows.schema.fields))

@@ -78,18 +78,18 @@ def check_schema_change(
 
 def save_parsing_rules(spark: SparkSession, loaded_job: LoadedJob) -> None:
     """Save the current parsing rules of each source in the checkpoint."""
-    checkpoint, rules = loaded_job.job.checkpoint, _collect_rules(loaded_job)
-    if checkpoint is None or not rules:
+    checkpoint, rules_by_source = loaded_job.job.checkpoint, _collect_rules(loaded_job)
+    if checkpoint is None or not rules_by_source:
         return
     with loaded_job.wrap_errors("checkpoint", JobError, f"{_FILE!r} cannot be written: "):
-        if _read_saved_rules(spark, checkpoint) != rules:
-            write_file(spark, f"{checkpoint.rstrip('/')}/{_FILE}", json.dumps(rules))
+        if _read_saved_rules(spark, checkpoint) != rules_by_source:
+            write_file(spark, f"{checkpoint.rstrip('/')}/{_FILE}", json.dumps(rules_by_source))
 
 
 def _collect_rules(loaded_job: LoadedJob) -> dict[str, ParsingRules]:
     """Return the settings that decide which records are good, for each source with a schema."""
     job = loaded_job.job
-    rules: dict[str, ParsingRules] = {}
+    rules_by_source: dict[str, ParsingRules] = {}
     for name, source in job.all_sources.items():
         excluded_keys = {"bad_records", "dead_letter"}
         records = source.records.model_dump(
@@ -99,19 +99,19 @@ def _collect_rules(loaded_job: LoadedJob) -> dict[str, ParsingRules]:
             continue
         sinks = [sink for sink in job.all_sinks.values() if name in job.find_sources(sink)]
         upserts = [[list(x.keys), x.set_by_transform] for x in collect_upserts(job, sinks)]
-        schema_text = read_schema(loaded_job, name)
-        rules[name] = {"records": {**records, "schema": schema_text}, "upserts": sorted(upserts)}
-    return rules
+        records["schema"] = read_schema(loaded_job, name)
+        rules_by_source[name] = {"records": records, "upserts": sorted(upserts)}
+    return rules_by_source
 
 
 def _read_saved_rules(spark: SparkSession, checkpoint: str) -> dict[str, ParsingRules] | None:
-    """Return the last run's rules; None if the file is damaged, empty if there is no file."""
+    """Return the last run's rules by source; None if the file is damaged, empty without a file."""
     raw = read_file(spark, f"{checkpoint.rstrip('/')}/{_FILE}")
     try:
-        rules = json.loads(raw or b"{}")
+        rules_by_source = json.loads(raw or b"{}")
     except ValueError:
         return None
-    return rules if isinstance(rules, dict) else None
+    return rules_by_source if isinstance(rules_by_source, dict) else None
 
 
 def _find_gaps(spark: SparkSession, queries: Iterable[JobQuery], options: dict[str, str]) -> Ranges:
@@ -139,15 +139,15 @@ def _find_gaps(spark: SparkSession, queries: Iterable[JobQuery], options: dict[s
 
 def _read_records(spark: SparkSession, kafka_options: dict[str, str], gaps: Ranges) -> DataFrame:
     """Return the records at these offsets that still exist."""
-    partitions: dict[str, list[int]] = {}
+    partitions_by_topic: dict[str, list[int]] = {}
     starts: dict[str, dict[str, int]] = {}
     ends: dict[str, dict[str, int]] = {}
     for (topic, partition), (start, end) in gaps.items():
-        partitions.setdefault(topic, []).append(partition)
+        partitions_by_topic.setdefault(topic, []).append(partition)
         starts.setdefault(topic, {})[str(partition)] = start or _EARLIEST
         ends.setdefault(topic, {})[str(partition)] = end
     offsets = {"startingOffsets": json.dumps(starts), "endingOffsets": json.dumps(ends)}
-    options = {"assign": json.dumps(partitions), **offsets, "failOnDataLoss": "false"}
+    options = {"assign": json.dumps(partitions_by_topic), **offsets, "failOnDataLoss": "false"}
     return spark.read.format("kafka").options(**kafka_options, **options).load()
 
 

@@ -179,5 +179,5 @@ def _replace_brokers(data: dict[str, Any], address: str) -> dict[str, Any]:
 def _drop_empty(data: Any) -> Any:
     if not isinstance(data, dict):
         return data
-    values_by_key = {key: _drop_empty(value) for key, value in data.items()}
-    return {key: value for key, value in values_by_key.items() if value not in ({}, [])}
+    value_by_key = {key: _drop_empty(value) for key, value in data.items()}
+    return {key: value for key, value in value_by_key.items() if value not in ({}, [])}

@@ -86,7 +86,7 @@ class _ForeachBatchWriter:
         self._writer.prepare(self._spark, sequenced_rows)
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        """Write a batch; raise JobError if it is from a second query, or from none of this session."""
+        """Write a batch; raise JobError if it is from a second query, or not of this session."""
         query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         if self._query_id is None:
             self._check_and_set_query(query_id)

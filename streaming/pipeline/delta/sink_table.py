@@ -160,15 +160,15 @@ def check_columns(
     title: str, table_schema: StructType, row_schema: StructType, schema_evolution: bool
 ) -> None:
     """Raise TableError if rows do not fit a table; with `schema_evolution`, new columns do."""
-    table_fields = {field.name.lower(): field for field in table_schema.fields}
-    new_columns = [repr(x.name) for x in row_schema.fields if x.name.lower() not in table_fields]
+    field_by_name = {field.name.lower(): field for field in table_schema.fields}
+    new_columns = [repr(x.name) for x in row_schema.fields if x.name.lower() not in field_by_name]
     if new_columns and not schema_evolution:
         raise TableError(
             f"the table {title!r} lacks columns of the rows ({elide(new_columns, 5)}): select only "
             "the table's columns, or set schema_evolution: on"
         )
     for field in row_schema.fields:
-        table_field = table_fields.get(field.name.lower())
+        table_field = field_by_name.get(field.name.lower())
         if table_field is None or _fits(table_field.dataType, field.dataType, schema_evolution):
             continue
         table_type, row_type = table_field.dataType, field.dataType
