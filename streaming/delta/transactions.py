@@ -87,9 +87,9 @@ def describe_mismatch(
             "" if replace_version is None else f"; or {_describe_acceptance(replace_version)}"
         )
         return (
-            f"has {table_end}, but according to checkpoint {checkpoint!r}, it has completed batch "
-            f"{last_completed}: the table was recreated, restored from a copy, or replaced by "
-            f"another, so rows are missing; restore the table, or {NEW_CHECKPOINT}{acceptance}"
+            f"has {table_end}, but according to checkpoint {checkpoint!r}, the query has completed "
+            f"batch {last_completed}: the table was recreated, restored from a copy, or replaced, "
+            f"so rows are missing; restore the table, or {NEW_CHECKPOINT}{acceptance}"
         )
     if log.restore is not None and not log.is_row_loss_accepted(log.restore.version):
         target, version = log.restore

@@ -49,7 +49,7 @@ def encode_metadata(
     """Return a commit's `userMetadata`; None if `user_text` cannot be extended.
 
     The Delta sink passes no ranges, because DeltaWrites.java replaces `"ranges":null,"counted":{}`.
-    `user_text` is the user's own metadata; a JSON object without `assignor` can be extended.
+    `user_text` can be extended if it is None, empty, or a JSON object without `assignor`.
     """
     user_values: Any = {}
     if user_text:

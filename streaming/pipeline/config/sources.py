@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def _build_partition_pattern(number: str) -> str:
-    """Return a pattern for JSON that maps each topic's partitions to the pattern `number`."""
+    """Return a pattern for JSON that maps each topic's partitions to matches of `number`."""
     return _build_object_pattern(r"[\w.-]+", _build_object_pattern(r"\d+", rf"(?:{number})"))
 
 

@@ -4,7 +4,7 @@ To skip a batch that is in the table, Delta up to 4.4 runs a job over the table'
 Only the first batch of a run may have been written before, so only that batch is checked this way.
 For later batches, the bridge's jar makes Delta read the checksum of the newest commit, which also
 reveals another driver that still runs this query. The jar also writes log checkpoints in the
-background, and record counts into commits. Delta checks a batch without such a jar or checksum.
+background, and record counts into commits. Without jar or checksum, Delta checks every batch.
 """
 
 from __future__ import annotations

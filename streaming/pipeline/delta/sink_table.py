@@ -159,7 +159,7 @@ def _quote(value: str) -> str:
 def check_columns(
     title: str, table_schema: StructType, row_schema: StructType, schema_evolution: bool
 ) -> None:
-    """Raise TableError if rows do not fit a table; with `schema_evolution`, new columns do."""
+    """Raise TableError if rows do not fit a table; new columns fit only with `schema_evolution`."""
     field_by_name = {field.name.lower(): field for field in table_schema.fields}
     new_columns = [repr(x.name) for x in row_schema.fields if x.name.lower() not in field_by_name]
     if new_columns and not schema_evolution:

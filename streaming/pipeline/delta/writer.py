@@ -60,7 +60,7 @@ _MAX_STATIC_PARTITIONS = 8
 _START_TIMEOUT_S = 300.0
 #: Number of attempts after which a conflict with another writer fails the query.
 _MAX_ATTEMPTS = 10
-#: Errors after which a batch is retried: conflicts with other writers. It must not be retried after
+#: Conflicts with other writers, after which a batch is retried. It is not retried after
 #: `ConcurrentTransactionException`, which means that another driver runs the same query.
 _RETRIED_ERRORS = (
     exceptions.ConcurrentAppendException,
