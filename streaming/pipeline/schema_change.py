@@ -53,8 +53,8 @@ def check_schema_change(
         if old_rules_by_source is None:
             raise ValueError("it is damaged; restore it, or remove it if no rule has changed")
     for name, source in job.all_sources.items():
-        old_rules = old_rules_by_source.get(name)
-        if source.records.dead_letter is None or old_rules in (None, rules_by_source[name]):
+        old_rules, new_rules = old_rules_by_source.get(name), rules_by_source.get(name)
+        if source.records.dead_letter is None or old_rules is None or old_rules == new_rules:
             continue
         options = job.merge_kafka_options(source.spark_options)
         readers = [query for query in queries if query.find_source_numbers(options)]
