@@ -223,5 +223,5 @@ def read_checksum(folder: Folder, version: int) -> TableChecksum | None:
 
 
 def _list_versions(folder: Folder, pattern: re.Pattern[str]) -> list[int]:
-    versions = (int(m[1]) for name in folder.names(LOG) if (m := pattern.fullmatch(name)))
+    versions = (int(match[1]) for name in folder.names(LOG) if (match := pattern.fullmatch(name)))
     return sorted(version for version in versions if version <= MAX_OFFSET)

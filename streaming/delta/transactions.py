@@ -58,7 +58,7 @@ class TableLog:
     accepted_version: str | None = None
 
     def is_row_loss_accepted(self, version: int | None) -> bool:
-        """Return whether a user accepts that this version, if any, removed rows."""
+        """Return whether a user accepts that this version removed rows; False for None."""
         return version is not None and self.accepted_version == str(version)
 
 

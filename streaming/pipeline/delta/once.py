@@ -87,7 +87,7 @@ class OnceWriter:
         if self._jar_writer is None:
             java_class = jvm.io.assignorbridge.delta.DeltaWrites
             if isinstance(java_class, JavaPackage):
-                return "the session's jar has no class DeltaWrites"
+                return "the session has no assignor-bridge jar, or an old one"
             self._jar_writer = java_class()
         try:
             return write(self._jar_writer)

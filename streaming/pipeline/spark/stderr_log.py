@@ -35,7 +35,7 @@ _LAUNCHER_LINES = ("Error: Could not create the Java", "Error: A fatal exception
 
 
 class SparkLog:
-    """One run's log file: `path`, or else `NAME.log` in the user's log folder, or a temporary file.
+    """One run's log file: `path`, or else `name`.log in the user's log folder, or a temporary file.
 
     Raises AssignorError if `path` cannot be written.
     """
