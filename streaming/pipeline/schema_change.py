@@ -20,7 +20,7 @@ from streaming.pipeline.config.sources import Records
 from streaming.pipeline.job_errors import JobError, TableError, summarize
 from streaming.pipeline.spark.frames import collect_upserts
 from streaming.pipeline.spark.job_folders import read_file, write_file
-from streaming.pipeline.spark.records import Upsert, format_position, parse
+from streaming.pipeline.spark.records import Upsert, format_position, parse_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -177,5 +177,5 @@ def _find_first_difference(
 def _select_bad_positions(frame: DataFrame, name: str, rules: ParsingRules) -> DataFrame:
     records, schema_text = Records.model_validate(rules["records"]), rules["records"]["schema"]
     upserts = [Upsert(tuple(keys), set_by_transform) for keys, set_by_transform in rules["upserts"]]
-    bad_records = parse(frame, name, records, schema_text, upserts=upserts).bad_records
+    bad_records = parse_records(frame, name, records, schema_text, upserts=upserts).bad_records
     return bad_records.select(format_position("topic", "partition", "offset").alias("position"))

@@ -202,7 +202,7 @@ def build_merge(
     values: dict[str, str | Column] = {name: f"s.{name}" for name in names}
     same_keys = " AND ".join(f"t.{quote_name(key)} = s.{quote_name(key)}" for key in sink.keys)
     is_newer = f"(t.{SEQUENCE} IS NULL OR s.{SEQUENCE} > t.{SEQUENCE})"
-    condition = f"{count_sql} AND {is_newer}"  # only the first clause gets (and counts) each match
+    condition = f"{count_sql} AND {is_newer}"  # only the first clause sees every match
     builder = table.alias("t").merge(rows.alias("s"), same_keys)
     if sink.schema_evolution:
         builder = builder.withSchemaEvolution()

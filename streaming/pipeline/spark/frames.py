@@ -12,7 +12,7 @@ from streaming.pipeline.config.referenced_files import import_function, read_sch
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.job_errors import summarize
 from streaming.pipeline.spark.column_names import check_reserved_names, get_name_normalizer
-from streaming.pipeline.spark.records import KAFKA, KAFKA_FIELDS, REASON, ParsedRows, Upsert, parse
+from streaming.pipeline.spark.records import KAFKA, KAFKA_FIELDS, REASON, Upsert, parse_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from streaming.pipeline.config.loading import LoadedJob
     from streaming.pipeline.config.sinks import Sink
     from streaming.pipeline.config.sources import Source
+    from streaming.pipeline.spark.records import ParsedRows
 
 _SESSION_STRATEGY = "spark.assignor.strategy"
 _KAFKA_KEY_IN_SQL = re.compile(rf"\b{KAFKA}`?\s*\.\s*(?:`?key\b|\*)", re.IGNORECASE)
@@ -104,7 +105,7 @@ def _open_and_parse(
         frame = reader.load()
     with loaded_job.wrap_errors(job.locate("source", source_name, "records")):
         schema_text = read_schema(loaded_job, source_name)
-        return parse(frame, source_name, source.records, schema_text, upserts=upserts)
+        return parse_records(frame, source_name, source.records, schema_text, upserts=upserts)
 
 
 def _apply_watermark_and_dedupe(rows: DataFrame, source: Source, *, has_deletes: bool) -> DataFrame:

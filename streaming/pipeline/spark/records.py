@@ -58,7 +58,7 @@ class Upsert(NamedTuple):
 _NO_UPSERT = Upsert((), set_by_transform=True)
 
 
-def parse(
+def parse_records(
     frame: DataFrame, name: str, records: Records, schema_text: str, *, upserts: Sequence[Upsert]
 ) -> ParsedRows:
     """Parse the records of a source, in a frame with the columns of Kafka's source.
