@@ -1,4 +1,4 @@
-"""Command line, embedded broker, demo, reports, and pipelines."""
+"""Commands, jobs, the Delta sink, metrics, reports, and the embedded broker."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
     "start_job",
 ]
 
-_MODULE_AND_ATTRIBUTE = {
+_MODULE_AND_ATTRIBUTE_BY_NAME = {
     "AssignorError": ("assignor_bridge.errors", "AssignorError"),
     "ConfigError": ("streaming.pipeline.job_errors", "ConfigError"),
     "JobError": ("streaming.pipeline.job_errors", "JobError"),
@@ -64,10 +64,10 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is used, so that `import streaming` stays fast."""
-    if name in _MODULE_AND_ATTRIBUTE:
+    if name in _MODULE_AND_ATTRIBUTE_BY_NAME:
         from streaming.extras import explain_missing_extra
 
-        module, attribute = _MODULE_AND_ATTRIBUTE[name]
+        module, attribute = _MODULE_AND_ATTRIBUTE_BY_NAME[name]
         with explain_missing_extra():
             return getattr(import_module(module), attribute)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 #: Extra that installs each package, by the package's import name.
-EXTRAS = {
+EXTRA_BY_PACKAGE = {
     "confluent_kafka": "cli",
     "delta": "delta",
     "prometheus_client": "cli",
@@ -33,17 +33,16 @@ def explain_missing_extra() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in EXTRAS:
+        if package not in EXTRA_BY_PACKAGE:
             raise
-        raise MissingExtraError(
-            f"the package {package!r} is not installed: {install_command(EXTRAS[package])}"
-        ) from error
+        command = format_install_command(EXTRA_BY_PACKAGE[package])
+        raise MissingExtraError(f"the package {package!r} is not installed: {command}") from error
 
 
-def install_command(extra: str) -> str:
+def format_install_command(extra: str) -> str:
     """Return the command that installs an extra without replacing pyspark.
 
-    >>> install_command("cli")
+    >>> format_install_command("cli")
     "pip install 'assignor-bridge[cli]'"
     """
     command = f"pip install 'assignor-bridge[{extra}]'"

@@ -1,7 +1,7 @@
 """Hide secrets in messages, logs, metrics, and dry runs.
 
 1. The value of a setting with a secret-looking name is hidden.
-2. A value from the environment, unless it is an ordinary word or number, becomes `${VARIABLE}`.
+2. An environment variable's value becomes `${NAME}`, unless the value and the name look ordinary.
 3. Text that looks like a secret, such as a password in a URL, is hidden in every text.
 """
 
@@ -36,8 +36,8 @@ _SECRET_KEY_PATTERN = re.compile(SECRET_KEYS)
 _MIN_HIDDEN_CHARS = 3
 #: Shorter words are hidden only as whole words; shorter lines of a value are not hidden alone.
 _MIN_SUBSTRING_CHARS = 8
-#: Ordinary values, which many messages contain: `true`, `kafka`, `9092`, `orders`. They are hidden
-#: only if the name of their variable looks secret.
+#: Ordinary values, which many messages contain: words and numbers of at most seven characters. They
+#: are hidden only if the name of their variable looks secret.
 _ORDINARY_VALUE = re.compile(r"[A-Z]?[a-z]{0,6}|[A-Z]{0,7}|\d{0,7}")
 HIDDEN = "***"
 
@@ -80,7 +80,7 @@ _SECRET_PARTS = re.compile(
     r"|\A\s*[^\s:\"'=]+:(\S+)\s*\Z|\A\s*(?:Basic|Bearer)\s+(\S+)",
     re.IGNORECASE,
 )
-_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[0-7]{1,2}|.)", re.DOTALL)
+_JAAS_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[0-7]{1,2}|.)", re.DOTALL)
 _CHARACTER_BY_ESCAPE = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
@@ -90,7 +90,7 @@ def unescape_jaas(quoted: str) -> str:
     >>> unescape_jaas(r"ab\"cd")
     'ab"cd'
     """
-    return _ESCAPE.sub(_unescape_character, quoted)
+    return _JAAS_ESCAPE.sub(_unescape_character, quoted)
 
 
 def _unescape_character(match: re.Match[str]) -> str:
@@ -124,13 +124,13 @@ class Redactor:
         raise TypeError("a redactor holds secrets and cannot be pickled")
 
     def learn_variable(self, name: str, value: str) -> None:
-        """Register a variable's value, unless it is ordinary and its name does not look secret."""
+        """Register a variable's value, unless it is ordinary and `name` does not look secret."""
         is_ordinary = _ORDINARY_VALUE.fullmatch(value) or not re.search(r"\w", value)
         if is_secret_key(name) or not is_ordinary:
             self._add_secret(value, "${" + name + "}")
 
     def learn_secrets(self, value: Any, key: str = "") -> None:
-        """Register values to hide: those with secret-looking keys, and passwords in addresses."""
+        """Register the values of secret-looking keys, and passwords in addresses."""
         if isinstance(value, dict):
             for name, nested in value.items():
                 self.learn_secrets(nested, f"{key}.{name}")
@@ -169,7 +169,7 @@ class Redactor:
         encodings = [value, value.strip(), quote_plus(value, errors=_ENCODING_ERRORS)]
         encodings += (quote(value, safe=safe, errors=_ENCODING_ERRORS) for safe in ("/", ""))
         encodings += (html.escape(value, quote=with_quotes) for with_quotes in (True, False))
-        encodings += (json.dumps(value, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False))
+        encodings += (json.dumps(value, ensure_ascii=escapes)[1:-1] for escapes in (True, False))
         encodings.append(base64.b64encode(value.encode("utf-8", _ENCODING_ERRORS)).decode())
         for secret in (*encodings, *lines):
             if len(secret) >= _MIN_HIDDEN_CHARS:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 _MAX_KEY_CHARS = 80
 _MAX_VALUE_CHARS = 40
 _EXPECTATION_BY_ERROR_TYPE = {
-    kind: words
-    for words, kinds in (
+    error_type: expectation
+    for expectation, error_types in (
         ("a whole number", "int_type int_parsing int_from_float"),
         ("a number with fewer digits", "int_parsing_size"),
         ("a number", "float_type float_parsing"),
@@ -32,12 +32,12 @@ _EXPECTATION_BY_ERROR_TYPE = {
         ("at least {ge}", "greater_than_equal"),
         ("at most {le}", "less_than_equal"),
     )
-    for kind in kinds.split()
+    for error_type in error_types.split()
 }
 
 
 def describe_expectation(problem: Mapping[str, Any]) -> str:
-    """Describe the expected value, or else return the message of the validator or of pydantic.
+    """Describe the expected value; for other errors, return our validator's or pydantic's message.
 
     >>> describe_expectation({"type": "greater_than_equal", "ctx": {"ge": 1}})
     'at least 1 is expected'
@@ -59,11 +59,11 @@ def describe_problems(error: ValidationError, data: Any, *, show_values: bool = 
     """
     texts = []
     for problem in error.errors(include_url=False, include_input=show_values):
-        kind, location = problem["type"], problem["loc"]
-        is_missing = kind == "missing"
+        error_type, location = problem["type"], problem["loc"]
+        is_missing = error_type == "missing"
         path = _format_location(data, location[:-1] if is_missing else location)
         text = f"{location[-1]!r} is missing" if is_missing else describe_expectation(problem)
-        if show_values and kind not in ("missing", "value_error"):
+        if show_values and error_type not in ("missing", "value_error"):
             path = f"{path or 'it'} is {shorten(problem['input'])}"
         texts.append(f"{path}: {text}" if path else text)
     return elide(texts, separator="; ")

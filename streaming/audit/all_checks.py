@@ -27,7 +27,7 @@ from streaming.audit.intervals import (
 from streaming.audit.offsets import check_checkpoint, check_overlaps_of_queries, check_query
 from streaming.audit.record_checksums import check_records
 from streaming.audit.rows import compute_read_spans
-from streaming.delta.transactions import ACCEPTED
+from streaming.delta.transactions import ACCEPTED_RESTORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -253,8 +253,8 @@ def _check_restores(
         # Keep a batch with unknown ranges, because it may have read any offset.
         lost_batches = [b for b in removed_batches if b.ranges is None or loss_by_batch[str(b)]]
         if lost_batches:
-            is_accepted = history.properties.get(ACCEPTED) == str(restore.version)
-            acceptance = f"; the table property {ACCEPTED} accepts this" if is_accepted else ""
+            is_accepted = history.properties.get(ACCEPTED_RESTORE) == str(restore.version)
+            acceptance = f"; the table property {ACCEPTED_RESTORE} accepts this" if is_accepted else ""
             bound = "at least " if any(batch.ranges is None for batch in lost_batches) else ""
             lost_count = sum(loss_by_batch.values())
             lost_text = bound + pluralize(lost_count, "offset") if lost_count else "unknown offsets"

@@ -160,7 +160,7 @@ def _start_spark(loaded_job: LoadedJob, log: SparkLog | None) -> SparkSession:
     except Exception as error:
         reason = summarize(error)
         if log is not None and _JVM_EXITED in reason:  # only the log has the cause
-            reason = log.read_last_error() or reason
+            reason = log.find_error() or reason
         reason = f"Spark does not start: {add_hint(reason, None)}"
         raise _make_error(loaded_job, reason, at_start=True) from error
 

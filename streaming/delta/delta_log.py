@@ -1,6 +1,6 @@
-"""Read a Delta table's log from its JSON commits, without Spark.
+"""Read a Delta table's log, without Spark: its JSON commits and checksum files.
 
-Delta keeps these commits for 30 days by default. Parquet checkpoints are not read.
+Delta keeps these for 30 days by default. Parquet checkpoints are not read.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class DeletionVector(msgspec.Struct, frozen=True, rename="camel"):
         return f"{self.storage_type}{self.path_or_inline_dv}@{self.offset}"
 
 
-#: Delta's key for a data file: its path, and its deletion vector's key.
+#: Delta's key for a data file: its path, and its deletion vector's key ("" without one).
 FileKey = tuple[str, str]
 
 
@@ -164,13 +164,13 @@ def parse_whole_number(value: object) -> int | None:
 
 
 def list_versions(folder: Folder) -> list[int]:
-    """Return the versions in a table's log, in ascending order."""
-    return _list_numbered_files(folder, _COMMIT)
+    """Return the versions with a JSON commit, in ascending order."""
+    return _list_versions(folder, _COMMIT)
 
 
 def list_checksum_versions(folder: Folder) -> list[int]:
     """Return the versions with a checksum file, in ascending order."""
-    return _list_numbered_files(folder, _CHECKSUM)
+    return _list_versions(folder, _CHECKSUM)
 
 
 def _iterate_actions(raw: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -222,6 +222,6 @@ def read_checksum(folder: Folder, version: int) -> TableChecksum | None:
         return None
 
 
-def _list_numbered_files(folder: Folder, pattern: re.Pattern[str]) -> list[int]:
-    numbers = (int(match[1]) for n in folder.names(LOG) if (match := pattern.fullmatch(n)))
-    return sorted(number for number in numbers if number <= MAX_OFFSET)
+def _list_versions(folder: Folder, pattern: re.Pattern[str]) -> list[int]:
+    versions = (int(match[1]) for name in folder.names(LOG) if (match := pattern.fullmatch(name)))
+    return sorted(version for version in versions if version <= MAX_OFFSET)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 DELTA_VERSION = "4.4.0"
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-#: Spark's minor versions that Delta is built for, oldest first.
-_SPARK_VERSIONS = ((4, 0), (4, 1), (4, 2))
+#: Minor versions of Spark, oldest first.
+_SPARK_VERSIONS_WITH_DELTA = ((4, 0), (4, 1), (4, 2))
 
 
 def delta_coordinate(spark: str | None = None) -> str:
@@ -27,23 +27,23 @@ def delta_coordinate(spark: str | None = None) -> str:
     ('io.delta:delta-spark_4.0_2.13:4.4.0', 'io.delta:delta-spark_4.2_2.13:4.4.0')
     """
     spark = spark or spark_version()
-    major, minor = min(_parse_minor_version(spark), _SPARK_VERSIONS[-1])
-    if (major, minor) not in _SPARK_VERSIONS:
-        versions = ", ".join(f"{major}.{minor}" for major, minor in _SPARK_VERSIONS)
-        raise OptionError(f"no Delta version is known for Spark {spark}, only for {versions}")
+    major, minor = min(_parse_minor_version(spark), _SPARK_VERSIONS_WITH_DELTA[-1])
+    if (major, minor) not in _SPARK_VERSIONS_WITH_DELTA:
+        versions = " or ".join(f"{major}.{minor}" for major, minor in _SPARK_VERSIONS_WITH_DELTA)
+        raise OptionError(f"no Delta version is known for Spark {spark}: use Spark {versions}")
     return f"io.delta:delta-spark_{major}.{minor}_2.13:{DELTA_VERSION}"
 
 
-def describe_unknown_spark(version: str) -> str | None:
-    """Return a warning if a Spark version is newer than all known Delta builds; None if not.
+def describe_unknown_spark(spark: str) -> str | None:
+    """Return a warning if Spark's version `spark` is newer than all known Delta builds, or None.
 
     >>> print(describe_unknown_spark("4.9.1"))
     no Delta is known for Spark 4.9.1: io.delta:delta-spark_4.2_2.13:4.4.0 may not work with it
     """
-    if _parse_minor_version(version) <= _SPARK_VERSIONS[-1]:
+    if _parse_minor_version(spark) <= _SPARK_VERSIONS_WITH_DELTA[-1]:
         return None
-    delta = delta_coordinate(version)
-    return f"no Delta is known for Spark {version}: {delta} may not work with it"
+    delta = delta_coordinate(spark)
+    return f"no Delta is known for Spark {spark}: {delta} may not work with it"
 
 
 def _parse_minor_version(version: str) -> tuple[int, int]:
@@ -52,7 +52,7 @@ def _parse_minor_version(version: str) -> tuple[int, int]:
 
 
 def configure_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """Add Delta to a builder that has no packages; call `configure_spark` afterwards.
+    """Add Delta to a builder without `spark.jars.packages`; call `configure_spark` afterwards.
 
     Warns if the installed Spark is newer than Delta's builds; raises OptionError if it is older.
     """

@@ -2,8 +2,8 @@
 
 A query records each batch in the same commit as its rows: a `txn` action with the writer's name as
 `appId` and the batch's number as `version`. Delta skips a batch unless its number is higher. The
-writer's name is the query's id, which `assignor run` prefixes. Only JSON commits are read. Delta
-keeps them for 30 days by default, so older batches are unknown.
+writer's name is the query's id, with a prefix for the sinks of `assignor run`, but not for dead
+letters. Only JSON commits are read, so batches older than 30 days (by default) are unknown.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ NO_BATCH = -1
 #: Text in the names of all replacing operations, such as `CREATE OR REPLACE TABLE`.
 _REPLACE = "REPLACE TABLE"
 #: Table property: the version of a `RESTORE` or `REPLACE TABLE` whose row loss a user accepts.
-ACCEPTED = "assignor.acceptedRestore"
+ACCEPTED_RESTORE = "assignor.acceptedRestore"
 NEW_CHECKPOINT = (
-    "start the query with a new checkpoint, and set startingOffsets to where the table's rows end"
+    "start the query with a new checkpoint, and set startingOffsets to where the sink's rows end"
 )
 
 
 def make_writer_name(query_id: str) -> str:
-    """Return the name under which `assignor run` records a query's batches."""
+    """Return the name under which a sink's query records its batches."""
     return f"{_RUN_PREFIX}{query_id}"
 
 
@@ -54,11 +54,11 @@ class TableLog:
     replace_version: int | None = None
     #: ID of the last other streaming query that wrote; None if none did, or if this query did.
     other_query_id: str | None = None
-    #: Value of the `ACCEPTED` property: the version whose row loss a user accepts; None if not set.
+    #: Value of `ACCEPTED_RESTORE` if set since the batch or `REPLACE TABLE`; otherwise None.
     accepted_version: str | None = None
 
     def is_row_loss_accepted(self, version: int | None) -> bool:
-        """Return whether a user accepts that this version, if any, removed rows."""
+        """Return whether a user accepts that this version removed rows; False for None."""
         return version is not None and self.accepted_version == str(version)
 
 
@@ -87,15 +87,15 @@ def describe_mismatch(
             "" if replace_version is None else f"; or {_describe_acceptance(replace_version)}"
         )
         return (
-            f"has {table_end}, but the checkpoint {checkpoint!r} has completed batch "
-            f"{last_completed}: the table was recreated, restored from a copy, or replaced by "
-            f"another, so rows are missing; restore the table, or {NEW_CHECKPOINT}{acceptance}"
+            f"has {table_end}, but according to checkpoint {checkpoint!r}, the query has completed "
+            f"batch {last_completed}: the table was recreated, restored from a copy, or replaced, "
+            f"so rows are missing; restore the table, or {NEW_CHECKPOINT}{acceptance}"
         )
     if log.restore is not None and not log.is_row_loss_accepted(log.restore.version):
-        restored_to, version = log.restore
-        target = "an earlier time" if restored_to is None else f"version {restored_to}"
+        target, version = log.restore
+        target_text = "an earlier time" if target is None else f"version {target}"
         return (
-            f"was restored to {target} by RESTORE (version {version}) after batch {batch}, so "
+            f"was restored to {target_text} by RESTORE (version {version}) after batch {batch}, so "
             f"rows may be missing that are not read again: RESTORE it to version {version - 1}; "
             f"{NEW_CHECKPOINT}; or {_describe_acceptance(version)}"
         )
@@ -103,7 +103,7 @@ def describe_mismatch(
 
 
 def _describe_acceptance(version: int) -> str:
-    return f"set the table property '{ACCEPTED}' = '{version}' to accept the missing rows"
+    return f"set the table property '{ACCEPTED_RESTORE}' = '{version}' to accept the missing rows"
 
 
 def read_table_log(table: str | Folder, query_id: str | None) -> TableLog:
@@ -139,7 +139,7 @@ def _read_table_log(folder: Folder, query_id: str | None) -> TableLog:
             restores.append(TableRestore(commit.restored_to, version))
         if properties is None and commit.metadata is not None:
             properties = commit.metadata.configuration
-        accepted_version = (properties or {}).get(ACCEPTED)
+        accepted_version = (properties or {}).get(ACCEPTED_RESTORE)
         for transaction in commit.transactions:
             writer_query_id = parse_query_id(transaction.app_id)
             if writer_query_id is not None and writer_query_id == query_id:
@@ -157,7 +157,8 @@ def _read_table_log(folder: Folder, query_id: str | None) -> TableLog:
 def _find_reverting_restore(restores: list[TableRestore], version: int) -> TableRestore | None:
     """Return the restore that reverted a version; None if the version is still in effect.
 
-    `restores` is sorted newest first. A restore undoes all restores since the version it names.
+    `restores` is sorted newest first. A restore undoes all restores since the version it names; one
+    to a time (`target` is None) is assumed to revert every version before it.
     """
     max_version: float = math.inf
     for restore in restores:

@@ -44,12 +44,12 @@ class BatchMetadata(msgspec.Struct, frozen=True):
 
 
 def encode_metadata(
-    query: str, batch: int, ranges: KafkaRanges | None, user_text: str | None = None
+    query_id: str, batch: int, ranges: KafkaRanges | None, user_text: str | None = None
 ) -> str | None:
     """Return a commit's `userMetadata`; None if `user_text` cannot be extended.
 
     The Delta sink passes no ranges, because DeltaWrites.java replaces `"ranges":null,"counted":{}`.
-    `user_text` is the user's own metadata: empty, or a JSON object without the key `assignor`.
+    `user_text` can be extended if it is None, empty, or a JSON object without `assignor`.
     """
     user_values: Any = {}
     if user_text:
@@ -59,8 +59,8 @@ def encode_metadata(
             return None
         if not isinstance(user_values, dict) or _KEY in user_values:
             return None
-    own_values = {"format": FORMAT, "query": query, "batch": batch, "ranges": ranges, "counted": {}}
-    return _to_json({**user_values, _KEY: own_values})
+    entry = {"format": FORMAT, "query": query_id, "batch": batch, "ranges": ranges, "counted": {}}
+    return _to_json({**user_values, _KEY: entry})
 
 
 def encode_ranges(ranges: KafkaRanges) -> str:
@@ -78,8 +78,8 @@ def decode_metadata(text: str | None) -> BatchMetadata | None:
         return None
     try:
         values = json.loads(text)
-        own_values = values.get(_KEY) if isinstance(values, dict) else None
-        metadata = msgspec.convert(own_values, BatchMetadata, strict=False)
+        entry = values.get(_KEY) if isinstance(values, dict) else None
+        metadata = msgspec.convert(entry, BatchMetadata, strict=False)
     except (ValueError, RecursionError, msgspec.ValidationError):
         return None
     return metadata if metadata.format <= FORMAT else None

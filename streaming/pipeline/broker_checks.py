@@ -56,7 +56,7 @@ def _check_connection(loaded_job: LoadedJob, key_path: str, servers: str) -> Non
 
 
 def check_topics(spark: SparkSession, loaded_job: LoadedJob) -> None:
-    """Raise JobError unless all topics given by name exist for Spark's client with its options."""
+    """Raise JobError unless Kafka, with each section's options, lists all topics given by name."""
     topics_by_client: dict[tuple[tuple[str, str], ...], Any] = {}
     for key_path, options, topics in loaded_job.job.iterate_broker_uses():
         kafka_options = {k: v for k, v in options.items() if k.startswith("kafka.")}
@@ -100,18 +100,18 @@ def seed_topics(
     deleted, so that a new run seeds it.
     """
     uses = loaded_job.job.iterate_broker_uses()
-    partitions_by_topic = {topic: _DEFAULT_PARTITIONS for _, _, names in uses for topic in names}
-    partitions_by_topic |= {topic: seed.partitions for topic, seed in loaded_job.job.seed.items()}
+    partition_counts = {topic: _DEFAULT_PARTITIONS for _, _, topics in uses for topic in topics}
+    partition_counts |= {topic: seed.partitions for topic, seed in loaded_job.job.seed.items()}
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     try:
         existing_topics = admin.list_topics(timeout=2 * _RESPONSE_TIMEOUT_S).topics
     except KafkaException as error:
         raise JobError(f"the broker at {bootstrap_servers!r} does not answer: {error}") from error
     record_count_by_topic = {}
-    for topic, partitions in partitions_by_topic.items():
+    for topic, partition_count in partition_counts.items():
         if topic not in existing_topics:
             try:
-                create_topic(bootstrap_servers, topic, partitions)
+                create_topic(bootstrap_servers, topic, partition_count)
                 records = records_by_topic.get(topic, [])
                 record_count_by_topic[topic] = _send_records(bootstrap_servers, topic, records)
             except BaseException as error:
@@ -140,8 +140,7 @@ def _send_records(bootstrap_servers: str, topic: str, records: list[Record]) -> 
     queued_count = producer.flush(_FLUSH_TIMEOUT_S)
     if queued_count or failures:
         reason = failures[0] if failures else f"no answer within {_FLUSH_TIMEOUT_S:g} s"
-        raise JobError(
-            f"topic {topic!r}: {queued_count + len(failures)} of {len(records)} records were not "
-            f"delivered: {reason}"
-        )
+        counts = f"{queued_count + len(failures):,} of {len(records):,}"
+        problem = f"not all seed records of topic {topic!r} were delivered ({counts} were not)"
+        raise JobError(f"{problem}: {reason}")
     return len(records)

@@ -26,10 +26,8 @@ _RECORD_VALUES = re.compile(r" by row with values:.*")
 _MAX_DELTA_CHARS = 700
 #: Maximum number of causes that `drop_java_trace` keeps.
 _MAX_CAUSES = 8
-#: Number of characters kept at the start of a long cause, where the class is.
-_MAX_START_CHARS = 120
-#: Number of characters kept at the end of a long cause: a query name, then the run id.
-_MAX_END_CHARS = 120
+#: Characters kept at the start of a long cause (the class), and at its end (query name, run id).
+_MAX_START_CHARS = _MAX_END_CHARS = 120
 #: Hints for Spark and Kafka messages that do not explain what to do.
 _HINTS = {
     r"data may have been (?:lost|missed)|failOnDataLoss": (
@@ -74,7 +72,7 @@ class JobTimeoutError(JobError):
 
 
 class TableError(ValueError):
-    """With this table or checkpoint, a query could not write its rows, or would lose some."""
+    """A query could not write its rows to its table or topic, or would lose or repeat some."""
 
 
 @contextlib.contextmanager
@@ -91,7 +89,7 @@ def report_failure(
 def summarize(error: BaseException) -> str:
     """Return the first line of an exception's message; for Spark's, of the innermost cause.
 
-    A Delta error keeps all lines, joined to one. A lost connection to the JVM gets its own text.
+    A Delta error keeps all lines, joined to one. A lost JVM and invalid UTF-8 get their own texts.
 
     >>> summarize(ValueError("no such thing" + chr(10) + "  at all"))
     'no such thing'

@@ -209,15 +209,15 @@ def start_job(
         A YAML file, a mapping with the same keys, or a job. For a `LoadedJob`, only the checks that
         need Spark run, because the others have run before.
     on_progress
-        Called after each batch with its query's result so far, and Spark's progress. It must
-        return quickly, because it runs on Spark's listener thread.
+        Called after each batch that has records, with its query's result so far, and Spark's
+        progress. It must return quickly, because it runs on Spark's listener thread.
 
     Raises
     ------
     ConfigError
         If the config is invalid; nothing was started or written.
-    JobError
-        If a broker, topic, table or query fails, or another run is active; queries are stopped.
+    JobError, MetricsError
+        If Kafka, a table, a query, or metrics fail, or another run is active; queries are stopped.
     """
     if getattr(spark, "_jsparkSession", None) is None:
         raise ConfigError("a SparkSession is expected" if spark is None else NO_CONNECT)
@@ -259,9 +259,9 @@ def warn_about_late_records(loaded_job: LoadedJob) -> None:
     for name, source in loaded_job.job.all_sources.items():
         if source.watermark is not None and source.lets_event_times_drift_apart:
             message = (
-                "%s: %s: with assignor.fairness, a weight or a floor, some partitions get ahead of "
-                "others in event time, so the watermark drops the others' records as "
-                "late: set assignor.alignEventTime to the watermark's delay (%s)"
+                "%s: %s: with assignor.fairness, a weight or a floor, some partitions can get "
+                "ahead of others in event time, and the watermark then drops the others' records "
+                "as late: set assignor.alignEventTime to the watermark's delay (%s)"
             )
             key_path = loaded_job.job.locate("source", name)
             _LOG.warning(message, loaded_job.title, key_path, source.watermark.delay)
@@ -276,7 +276,7 @@ def _lock_job(spark: SparkSession, loaded_job: LoadedJob) -> JobLock | None:
         return lock_folder(folder)
     except BlockingIOError:
         problem = (
-            f"process {find_owner(folder)} is running a job with checkpoint {checkpoint!r}: wait "
+            f"another run (process {find_owner(folder)}) uses checkpoint {checkpoint!r}: wait "
             "until it ends, or use another checkpoint and other tables"
         )
         raise loaded_job.make_error("checkpoint", problem, JobError) from None

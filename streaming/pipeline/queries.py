@@ -118,7 +118,7 @@ def _check_commit_groups(loaded_job: LoadedJob, queries: Sequence[JobQuery]) -> 
                     f"this query would commit to the group {group!r} (assignor.commitGroup), but "
                     f"the same topics may also be committed {prefix}by {other_query.name!r}, so "
                     "the group would be ahead of the slower checkpoint: remove the option (as "
-                    "`assignor lag` reads the checkpoints), or let only one query read the source",
+                    "`assignor lag` reads the checkpoints), or read these topics only once",
                 )
             checked_pairs.append((query, source))
 
@@ -168,19 +168,19 @@ def _plan_query(
 
 def _select_kafka_columns(rows: DataFrame, sink: KafkaSink) -> DataFrame:
     normalize = get_name_normalizer(rows.sparkSession)
-    columns = {normalize(name): f.col(quote_name(name)) for name in rows.columns}
+    column_by_name = {normalize(name): f.col(quote_name(name)) for name in rows.columns}
     all_as_json = f.to_json(f.struct(*(quote_name(name) for name in rows.columns)))
     expressions = {
-        "value": f.expr(sink.value) if sink.value else columns.get("value", all_as_json),
-        "key": f.expr(sink.key) if sink.key else columns.get("key"),
-        "headers": columns.get("headers"),
+        "value": f.expr(sink.value) if sink.value else column_by_name.get("value", all_as_json),
+        "key": f.expr(sink.key) if sink.key else column_by_name.get("key"),
+        "headers": column_by_name.get("headers"),
     }
     kafka_rows = rows.select(*(c.alias(n) for n, c in expressions.items() if c is not None))
     return kafka_rows.select(*(_convert_for_kafka(field) for field in kafka_rows.schema.fields))
 
 
 def _convert_for_kafka(field: StructField) -> Column:
-    """Keep bytes, text, and headers; make lists, structs and maps JSON, and other types text."""
+    """Keep bytes, text, and headers; convert structs, lists, and maps to JSON, the rest to text."""
     column = f.col(field.name)
     data_type = field.dataType
     if field.name == "headers":

@@ -58,7 +58,7 @@ class JobResult:
 
 
 def sum_results(name: str, seconds: float, results: Iterable[QueryResult]) -> JobResult:
-    """Return copies of the queries' results, and sums; only `tables` includes dead letters."""
+    """Copy and add up the queries' results; only the sums in `tables` include dead letters."""
     copies = tuple(replace(result) for result in results)
     sums = {
         field: sum(getattr(result, field) for result in copies if not result.is_dead_letter)
@@ -95,8 +95,8 @@ class ProgressCounter(StreamingQueryListener):
         """Add a batch with records to its query's result, unless it was already counted."""
         progress = event.progress
         result = self._result_by_query.get(progress.name)
-        is_old = progress.batchId <= self._last_batch_by_query.get(progress.name, -1)
-        if result is None or is_old or progress.numInputRows == 0:
+        is_counted = progress.batchId <= self._last_batch_by_query.get(progress.name, -1)
+        if result is None or is_counted or progress.numInputRows == 0:
             return
         self._last_batch_by_query[result.name] = progress.batchId
         metrics = progress.observedMetrics
@@ -109,10 +109,10 @@ class ProgressCounter(StreamingQueryListener):
         if result.bad > _MAX_BAD_FRACTION * result.read and not is_exempt:
             self._warned_queries.add(result.name)
             message = (
-                "%s: %s of the %s records that query %r has read are bad (more than 1%%): check "
+                "%s: more than 1%% of the records that query %r has read are bad (%s of %s): check "
                 "the schema; the 'reason' column of a dead-letter table explains each"
             )
             counts = f"{result.bad:,}", f"{result.read:,}"
-            _LOG.warning(message, self._title, *counts, result.name)
+            _LOG.warning(message, self._title, result.name, *counts)
         if self._on_progress is not None:
             self._on_progress(result, progress)

@@ -20,7 +20,7 @@ from streaming.pipeline.config.sources import Records
 from streaming.pipeline.job_errors import JobError, TableError, summarize
 from streaming.pipeline.spark.frames import collect_upserts
 from streaming.pipeline.spark.job_folders import read_file, write_file
-from streaming.pipeline.spark.records import Upsert, format_position, parse
+from streaming.pipeline.spark.records import Upsert, format_position, parse_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,17 +43,18 @@ _EARLIEST = -2
 def check_schema_change(
     spark: SparkSession, loaded_job: LoadedJob, queries: list[JobQuery]
 ) -> None:
-    """Raise JobError if a schema change could write a record to two places, or to none."""
+    """Raise JobError if a change of parsing rules could write a record twice, or not at all."""
     job = loaded_job.job
     if job.checkpoint is None or not any(s.records.dead_letter for s in job.all_sources.values()):
         return
     with loaded_job.wrap_errors("checkpoint", JobError, f"{_FILE!r} cannot be read: "):
-        saved_rules, rules = _read_saved_rules(spark, job.checkpoint), _collect_rules(loaded_job)
-        if saved_rules is None:
-            raise ValueError("it is damaged; restore it, or remove it if no schema has changed")
+        old_rules_by_source = _read_saved_rules(spark, job.checkpoint)
+        rules_by_source = _collect_rules(loaded_job)
+        if old_rules_by_source is None:
+            raise ValueError("it is damaged; restore it, or remove it if no rule has changed")
     for name, source in job.all_sources.items():
-        old_rules = saved_rules.get(name)
-        if source.records.dead_letter is None or old_rules is None or old_rules == rules[name]:
+        old_rules, new_rules = old_rules_by_source.get(name), rules_by_source.get(name)
+        if source.records.dead_letter is None or old_rules is None or old_rules == new_rules:
             continue
         options = job.merge_kafka_options(source.spark_options)
         readers = [query for query in queries if query.find_source_numbers(options)]
@@ -63,32 +64,32 @@ def check_schema_change(
                 continue
             kafka_options = {k: v for k, v in options.items() if k.startswith("kafka.")}
             records = _read_records(spark, kafka_options, gaps)
-            position = _find_first_difference(records, name, old_rules, rules[name])
+            position = _find_first_difference(records, name, old_rules, rules_by_source[name])
             if position is not None:
                 query_names = ", ".join(repr(query.name) for query in readers)
                 raise TableError(
-                    f"the schema has changed, and the record at {position} fits only one of the "
-                    f"two schemas, but not all queries of the source ({query_names}) have read it: "
-                    "it could be written to both a table and the dead letter, or to neither; run "
-                    "the job with the old schema until all queries have read it and no more such "
-                    "records arrive, then change the schema"
+                    f"the schema or another parsing rule has changed, and the record at {position} "
+                    "is good under either the old or the new rules, but not both; not all queries "
+                    f"of the source ({query_names}) have read it, so it could be written to both a "
+                    "table and the dead letter, or to neither: run the job with the old rules until"
+                    " all have read it and no more such records arrive, then change the rules"
                 )
 
 
 def save_parsing_rules(spark: SparkSession, loaded_job: LoadedJob) -> None:
     """Save the current parsing rules of each source in the checkpoint."""
-    checkpoint, rules = loaded_job.job.checkpoint, _collect_rules(loaded_job)
-    if checkpoint is None or not rules:
+    checkpoint, rules_by_source = loaded_job.job.checkpoint, _collect_rules(loaded_job)
+    if checkpoint is None or not rules_by_source:
         return
     with loaded_job.wrap_errors("checkpoint", JobError, f"{_FILE!r} cannot be written: "):
-        if _read_saved_rules(spark, checkpoint) != rules:
-            write_file(spark, f"{checkpoint.rstrip('/')}/{_FILE}", json.dumps(rules))
+        if _read_saved_rules(spark, checkpoint) != rules_by_source:
+            write_file(spark, f"{checkpoint.rstrip('/')}/{_FILE}", json.dumps(rules_by_source))
 
 
 def _collect_rules(loaded_job: LoadedJob) -> dict[str, ParsingRules]:
     """Return the settings that decide which records are good, for each source with a schema."""
     job = loaded_job.job
-    rules: dict[str, ParsingRules] = {}
+    rules_by_source: dict[str, ParsingRules] = {}
     for name, source in job.all_sources.items():
         excluded_keys = {"bad_records", "dead_letter"}
         records = source.records.model_dump(
@@ -98,19 +99,19 @@ def _collect_rules(loaded_job: LoadedJob) -> dict[str, ParsingRules]:
             continue
         sinks = [sink for sink in job.all_sinks.values() if name in job.find_sources(sink)]
         upserts = [[list(x.keys), x.set_by_transform] for x in collect_upserts(job, sinks)]
-        schema_text = read_schema(loaded_job, name)
-        rules[name] = {"records": {**records, "schema": schema_text}, "upserts": sorted(upserts)}
-    return rules
+        records["schema"] = read_schema(loaded_job, name)
+        rules_by_source[name] = {"records": records, "upserts": sorted(upserts)}
+    return rules_by_source
 
 
 def _read_saved_rules(spark: SparkSession, checkpoint: str) -> dict[str, ParsingRules] | None:
-    """Return the last run's rules; None if the file is damaged, empty if there is no file."""
+    """Return the last run's rules by source; None if the file is damaged, empty without a file."""
     raw = read_file(spark, f"{checkpoint.rstrip('/')}/{_FILE}")
     try:
-        rules = json.loads(raw or b"{}")
+        rules_by_source = json.loads(raw or b"{}")
     except ValueError:
         return None
-    return rules if isinstance(rules, dict) else None
+    return rules_by_source if isinstance(rules_by_source, dict) else None
 
 
 def _find_gaps(spark: SparkSession, queries: Iterable[JobQuery], options: dict[str, str]) -> Ranges:
@@ -138,22 +139,22 @@ def _find_gaps(spark: SparkSession, queries: Iterable[JobQuery], options: dict[s
 
 def _read_records(spark: SparkSession, kafka_options: dict[str, str], gaps: Ranges) -> DataFrame:
     """Return the records at these offsets that still exist."""
-    partitions: dict[str, list[int]] = {}
+    partitions_by_topic: dict[str, list[int]] = {}
     starts: dict[str, dict[str, int]] = {}
     ends: dict[str, dict[str, int]] = {}
     for (topic, partition), (start, end) in gaps.items():
-        partitions.setdefault(topic, []).append(partition)
+        partitions_by_topic.setdefault(topic, []).append(partition)
         starts.setdefault(topic, {})[str(partition)] = start or _EARLIEST
         ends.setdefault(topic, {})[str(partition)] = end
     offsets = {"startingOffsets": json.dumps(starts), "endingOffsets": json.dumps(ends)}
-    options = {"assign": json.dumps(partitions), **offsets, "failOnDataLoss": "false"}
+    options = {"assign": json.dumps(partitions_by_topic), **offsets, "failOnDataLoss": "false"}
     return spark.read.format("kafka").options(**kafka_options, **options).load()
 
 
 def _find_first_difference(
     frame: DataFrame, name: str, old_rules: ParsingRules, new_rules: ParsingRules
 ) -> str | None:
-    """Return the position of a record that only one of the rules rejects; None if there is none.
+    """Return the position of a record that is bad under only one of the rules; None if none is.
 
     Raises TableError if the rules cannot be compared.
     """
@@ -166,9 +167,9 @@ def _find_first_difference(
         is_incompatible = isinstance(error, ValidationError)
         reason = "another version wrote it" if is_incompatible else summarize(error)
         raise TableError(
-            f"the schema has changed, and cannot be compared with the last run's schema ({reason}):"
-            " run the job with the old schema until all queries of the source have read the same "
-            "records"
+            "the schema or another parsing rule has changed, and the new rules cannot be compared "
+            f"with the last run's ({reason}): run the job with the old rules until all queries of "
+            "the source have read the same records"
         ) from error
     return None if first_row is None else str(first_row["position"])
 
@@ -176,5 +177,5 @@ def _find_first_difference(
 def _select_bad_positions(frame: DataFrame, name: str, rules: ParsingRules) -> DataFrame:
     records, schema_text = Records.model_validate(rules["records"]), rules["records"]["schema"]
     upserts = [Upsert(tuple(keys), set_by_transform) for keys, set_by_transform in rules["upserts"]]
-    bad_records = parse(frame, name, records, schema_text, upserts=upserts).bad_records
+    bad_records = parse_records(frame, name, records, schema_text, upserts=upserts).bad_records
     return bad_records.select(format_position("topic", "partition", "offset").alias("position"))

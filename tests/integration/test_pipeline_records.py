@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming.pipeline.config.sources import Records
-from streaming.pipeline.spark.records import Upsert, parse
+from streaming.pipeline.spark.records import Upsert, parse_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,7 +31,9 @@ def parse_pairs(
 ) -> tuple[dict[int, tuple[Any, ...]], set[int]]:  # fmt: skip
     """Return the good rows by record number, and the numbers of the bad records."""
     read = Records.model_validate({"bad_records": "drop", **records})
-    found = parse(make_kafka_frame(spark, pairs), "t", read, read.schema_ or "", upserts=upserts)
+    found = parse_records(
+        make_kafka_frame(spark, pairs), "t", read, read.schema_ or "", upserts=upserts
+    )
     assert found.bad_records is not None
     good = {row._kafka.offset: tuple(row)[:-1] for row in found.rows.collect()}
     bad = {row.offset for row in found.bad_records.select("offset").collect()}

@@ -282,7 +282,8 @@ def test_a_table_removed_meanwhile_is_not_created_again(spark, tmp_path, way):
     driver.write(1)
     shutil.rmtree(table)
     with pytest.raises(
-        TableError, match="no longer exists, but the checkpoint 'c' has completed batch 1, "
+        TableError,
+        match="no longer exists, but according to checkpoint 'c', its query has completed batch 1",
     ):
         driver.write(2)
     assert not table.exists()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assignor_bridge.installed_spark import spark_version
-from streaming.extras import EXTRAS, MissingExtraError, explain_missing_extra
+from streaming.extras import EXTRA_BY_PACKAGE, MissingExtraError, explain_missing_extra
 from tests.support.core_venv import ROOT, list_requirements, make_environment
 from tests.support.planner_process import encode_request
 
@@ -136,7 +136,7 @@ def test_the_packages_of_the_extras_are_those_with_a_message() -> None:
     for extra in ("cli", "delta"):
         packages = {*list_requirements("assignor-bridge", extra)} - core
         imported = {names.get(package, package) for package in packages}
-        assert imported == {package for package, its in EXTRAS.items() if its == extra}
+        assert imported == {package for package, its in EXTRA_BY_PACKAGE.items() if its == extra}
 
 
 def test_all_has_the_packages_of_each_extra_for_users() -> None:

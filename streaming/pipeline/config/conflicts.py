@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 _FOLDERS_IN_DELTA_TABLE = ("_delta_log", "_change_data", "_delta_index")
 
 
-def check_names(job: Job) -> None:
+def check_names_differ(job: Job) -> None:
     """Check that no two views, and no two outputs, have names that differ at most in case."""
     key_path_by_view: dict[str, str] = {}
     for kind, names in (("source", job.all_sources), ("transform", job.all_transforms)):
         for name in names:
             key_path = job.locate(kind, name)
-            other_path = key_path_by_view.setdefault(name.lower(), key_path)
-            if other_path != key_path:
-                problem = f"its view {name!r} has the same name as that of {other_path}"
+            other_key_path = key_path_by_view.setdefault(name.lower(), key_path)
+            if other_key_path != key_path:
+                problem = f"its view {name!r} has the same name as that of {other_key_path}"
                 raise ValueError(f"{key_path}: {problem} (SQL ignores case): use another name")
     problem_by_name: dict[str, str] = {}
-    for folder, key_path, _, source in sorted(job.outputs, key=lambda x: x.bad_source is None):
+    for folder, key_path, _, bad_source in sorted(job.outputs, key=lambda x: not x.bad_source):
         if folder.lower() in problem_by_name:
             raise ValueError(f"{key_path}: the name {problem_by_name[folder.lower()]}: use another")
-        reservation = f"is reserved for the bad records of source {source!r}"
+        reservation = f"is reserved for the bad records of source {bad_source!r}"
         case_conflict = f"differs from {folder!r} only by case"
-        problem_by_name[folder.lower()] = reservation if source else case_conflict
+        problem_by_name[folder.lower()] = reservation if bad_source else case_conflict
 
 
 class _Folder(NamedTuple):
@@ -49,8 +49,8 @@ class _Folder(NamedTuple):
 def check_folders(job: Job, locations: Mapping[str, str] | None = None) -> None:
     """Check that tables differ unless all are shared, and that tables and checkpoints do not nest.
 
-    `locations` has the qualified folder of each existing table, by key path. The config alone may
-    have a path without a file system, or a table name without a folder.
+    `locations` has the qualified folder of each existing table, by key path. Without it, a path is
+    compared as configured, and a table by its name.
     """
     tables: list[_Folder] = []
     owner_by_parts: dict[tuple[str, ...], tuple[str, bool]] = {}
@@ -112,7 +112,10 @@ def _split_path(path: str) -> tuple[str, ...]:
 
 
 def _is_inside(inner_parts: tuple[str, ...], outer_parts: tuple[str, ...]) -> bool:
-    """Return whether the inner folder is the outer one, or inside it where VACUUM deletes files."""
+    """Return whether the inner folder is the outer one, or inside it.
+
+    A folder `_name`, which VACUUM skips, counts as outside, unless it is Delta's or a partition's.
+    """
     if inner_parts[: len(outer_parts)] != outer_parts:
         return False
     if len(inner_parts) == len(outer_parts):
@@ -123,17 +126,17 @@ def _is_inside(inner_parts: tuple[str, ...], outer_parts: tuple[str, ...]) -> bo
 
 def check_no_loops(job: Job) -> None:
     """Check that no query writes to a topic from which it may get its rows."""
-    for _, key_path, sink, source in job.outputs:
+    for _, key_path, sink, bad_source in job.outputs:
         if not isinstance(sink, KafkaSink):
             continue
-        for name in [source] if source else job.find_sources(sink):
+        for name in [bad_source] if bad_source else job.find_sources(sink):
             source_options = job.all_sources[name].options
             source_servers, sink_servers = (
                 {x.strip().lower() for x in job.merge_kafka_options(options)[SERVERS].split(",")}
                 for options in (source_options, sink.options)
             )
             if source_servers & sink_servers and job.all_sources[name].reads(sink.topic):
-                noun = "bad record" if source else "record"
+                noun = "bad record" if bad_source else "record"
                 problem = f"source {name!r} reads the topic {sink.topic!r}, so each {noun}"
                 raise ValueError(
                     f"{key_path}: {problem} would be read again forever: use another topic"

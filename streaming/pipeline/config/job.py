@@ -29,7 +29,7 @@ from streaming.pipeline.config.base import (
     require_one,
     require_pattern,
 )
-from streaming.pipeline.config.conflicts import check_folders, check_names, check_no_loops
+from streaming.pipeline.config.conflicts import check_folders, check_names_differ, check_no_loops
 from streaming.pipeline.config.sinks import ConsoleSink, DeltaSink, KafkaSink, Sink
 from streaming.pipeline.config.sources import Source
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from typing_extensions import Self
-
 
 _PYTHON_FORMAT = "a function such as 'package.module:function'"
 _NAME_FORMAT = "a name of ASCII letters, digits, '.', '_', '-' that begins with a letter or digit"
@@ -79,7 +78,6 @@ class Seed(Section):
 class Output(NamedTuple):
     """One query's sink, its key in the config, and its folder in the checkpoint."""
 
-    #: Name of the query's folder in the checkpoint.
     folder: str
     key_path: str
     sink: Sink
@@ -91,7 +89,7 @@ class Job(Section):
     """A job from Kafka to Delta or another sink; `kafka.*` keys apply to all sources and sinks."""
 
     name: Annotated[str, require_pattern(r"[a-z0-9][a-z0-9_.-]*", _NAME_FORMAT)] = "job"
-    """Name of the job, with which its queries' names begin; by default, the YAML file's name."""
+    """Name of the job; its queries' names begin with it. Default: the YAML file's name, if any."""
     source: Source | None = None
     """The only source; its view is named `records`."""
     sources: dict[ViewName, Source] = Field({})
@@ -105,10 +103,11 @@ class Job(Section):
     sinks: dict[ViewName, Sink] = Field({})
     """Several sinks by name."""
     trigger: Trigger = "availableNow"
-    """`availableNow` processes all records and exits; `processingTime 0 seconds` keeps running."""
+    """`availableNow` processes the records available at the start and exits; `processingTime 10
+    seconds` runs until stopped, with a batch every 10 seconds."""
     checkpoint: Location | None = None
-    """Folder or URL of the checkpoints, which record progress and make writes exactly-once. A job
-    that only prints needs none."""
+    """Folder or URL of the checkpoints, which record progress and make Delta writes exactly-once.
+    A job that only prints needs none."""
     metrics: Metrics | None = None
     """Metrics export: Prometheus, a textfile, a log."""
     spark: dict[str, OptionText] = Field({})
@@ -174,7 +173,7 @@ class Job(Section):
         return {**self.options, **options}
 
     def list_inputs(self, transform_name: str) -> list[str]:
-        """Return the views that a transform reads; in SQL, the earlier ones that it names."""
+        """Return the views that a transform reads: for SQL, the earlier ones named in its text."""
         transform = self.all_transforms[transform_name]
         views = [*self.all_sources, *self.all_transforms]
         earlier_views = views[: views.index(transform_name)]
@@ -224,7 +223,7 @@ class Job(Section):
         for key in self.spark:
             if not key.startswith("spark."):
                 raise ValueError(f"spark: {key!r} is not a Spark setting: use 'spark.{key}'")
-        check_names(self)
+        check_names_differ(self)
         check_folders(self)
         check_no_loops(self)
         return self

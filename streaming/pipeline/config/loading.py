@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _MAX_BYTES = 1_000_000
-
 #: Text that is a single variable reference, which reveals nothing.
 _ONE_VARIABLE = re.compile(r"\$\{\w+\}")
 
@@ -113,7 +112,7 @@ def load_job(
     `${NAME}`; by default, those of the process. `broker` is an address that replaces every
     `kafka.bootstrap.servers`. None of the three changes a `Job`.
 
-    Raises ConfigError if the config is invalid. One line: file, key path, problem, expected value.
+    Raises ConfigError if the config is invalid or cannot be read.
     """
     redact = Redactor()
     if isinstance(config, Job):
@@ -142,8 +141,8 @@ def _read_config(config: str | Path | Mapping[str, Any]) -> tuple[str, Path, dic
     try:
         path = Path(config)
     except TypeError:
-        type_name = type(config).__name__
-        raise ConfigError(f"a YAML file, a mapping or a Job is expected, not {type_name}") from None
+        problem = f"a YAML file, a mapping or a Job is expected, not {type(config).__name__}"
+        raise ConfigError(f"config: {problem}") from None
     try:
         text = _read_text(path)
     except (OSError, ValueError) as error:
@@ -180,5 +179,5 @@ def _replace_brokers(data: dict[str, Any], address: str) -> dict[str, Any]:
 def _drop_empty(data: Any) -> Any:
     if not isinstance(data, dict):
         return data
-    values_by_key = {key: _drop_empty(value) for key, value in data.items()}
-    return {key: value for key, value in values_by_key.items() if value not in ({}, [])}
+    value_by_key = {key: _drop_empty(value) for key, value in data.items()}
+    return {key: value for key, value in value_by_key.items() if value not in ({}, [])}

@@ -74,7 +74,7 @@ def check_files(loaded_job: LoadedJob) -> None:
 
 
 def read_schema(loaded_job: LoadedJob, source_name: str) -> str:
-    """Return a source's schema, "" if it has none; raise ConfigError if its file is unreadable."""
+    """Return a source's schema, "" if it has none; raise ConfigError if its file cannot be read."""
     schema = loaded_job.job.all_sources[source_name].records.schema_ or ""
     if not schema.strip().endswith(_SCHEMA_SUFFIXES) or "\n" in schema:
         return schema
@@ -85,7 +85,7 @@ def read_schema(loaded_job: LoadedJob, source_name: str) -> str:
 
 
 def parse_schema_json(text: str) -> Any:
-    """Parse the JSON of a Spark or Avro schema; raise ValueError if it is invalid."""
+    """Parse the JSON of a Spark or Avro schema; raise ValueError if the text is not JSON."""
     try:
         return json.loads(text)
     except ValueError as error:
@@ -105,7 +105,7 @@ def add_avro_marker(text: str) -> str:
 
 
 def import_function(loaded_job: LoadedJob, transform_name: str) -> Callable[[DataFrame], DataFrame]:
-    """Import a transform's function, from the job's folder first; raise ConfigError if it fails."""
+    """Import a transform's function, from the job's folder first; raise ConfigError on failure."""
     name = loaded_job.job.all_transforms[transform_name].python or ""
     key_path = loaded_job.job.locate("transform", transform_name, "python")
     module_name, _, attribute = name.partition(":")
@@ -137,8 +137,8 @@ def _put_first_on_path(folder: Path) -> None:
 
 
 def _find_folder(module: ModuleType) -> Path | None:
-    """Return the folder of a module or package (even without `__init__.py`); None if unknown."""
-    package_paths = list(getattr(module, "__path__", ()))
+    """Return the folder that contains a module or package; None if unknown."""
+    package_paths = list(getattr(module, "__path__", ()))  # set even without `__init__.py`
     location = package_paths[0] if package_paths else getattr(module, "__file__", None)
     return Path(location).parent if isinstance(location, str) else None
 

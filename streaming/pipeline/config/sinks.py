@@ -37,8 +37,8 @@ class _TableSection(Section):
     table: Annotated[str, require_pattern(_TABLE_PATTERN, _TABLE_FORMAT)] | None = None
     """Name of the Delta table in the catalog, instead of `path`."""
     shared: bool = False
-    """Whether other queries may append to the table: another job, or this job with an earlier
-    checkpoint. By default, this is an error."""
+    """Whether other queries may append to the table: of another sink or job, or of this job with an
+    earlier checkpoint. By default, a new query is refused if another has written to the table."""
 
 
 class DeadLetter(_TableSection):
@@ -84,11 +84,11 @@ class DeltaSink(_TableSection):
     """For upsert: `remove` deletes the row; `mark` keeps it with `_deleted = true`, so that older
     records that arrive later cannot restore it."""
     partition_by: ColumnNames = ()
-    """Columns that a new table is partitioned by."""
+    """Columns that a new table is partitioned by; an existing table must have the same."""
     cluster_by: ColumnNames = ()
-    """Columns that a new table is clustered by."""
+    """Columns that a new table is clustered by; an existing table must have the same."""
     schema_evolution: bool = False
-    """Whether new columns and struct fields are added to the table; otherwise, they are errors."""
+    """Add new columns, and new fields of structs, to the table. If false, they are an error."""
     target_file_size: Size = "128MB"
     """Approximate file size. A small batch is written as one file. With `off`, Spark writes one
     file per task."""
@@ -128,7 +128,7 @@ class ConsoleSink(Section):
     from_: ViewName | None = Field(None, alias="from")
     """Source or transform to write. Default: the last transform, or the only source."""
     rows: PositiveInt = 20
-    """Number of rows printed per batch."""
+    """Maximum number of rows printed per batch."""
     truncate: bool = True
     """Whether long values are truncated."""
     output_mode: Literal["append", "update", "complete"] = "append"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def _build_partition_pattern(number: str) -> str:
-    """Return a pattern for JSON that maps each topic's partitions to numbers."""
+    """Return a pattern for JSON that maps each topic's partitions to matches of `number`."""
     return _build_object_pattern(r"[\w.-]+", _build_object_pattern(r"\d+", rf"(?:{number})"))
 
 
@@ -60,8 +60,8 @@ _SPARK_OPTIONS = {
     "fetchOffset.retryIntervalMs": "Delay between retries of an offset lookup, in milliseconds.",
 }
 _FLAG = (r"(?i)true|false", "true or false")
-_WHOLE_NUMBER = (r"\d{1,9}", "a whole number from 0")
-_POSITIVE_NUMBER = (r"0*[1-9]\d{0,17}", "a whole number from 1")
+_WHOLE_NUMBER = (r"\d{1,9}", "a whole number from 0 to 999999999")
+_POSITIVE_NUMBER = (r"0*[1-9]\d{0,17}", "a whole number from 1, of at most 18 digits,")
 _OFFSET_MAP_PATTERN = _build_partition_pattern(r"-[12]|[0-9]+")
 _OFFSETS_FORMAT = 'earliest, latest, or offsets such as {"orders": {"0": 23, "1": -2}}'
 _TIMES_FORMAT = 'milliseconds such as {"orders": {"0": 1700000000000}}'
@@ -89,7 +89,7 @@ class Records(Section):
     """How a source's records are read."""
 
     format: Literal["raw", "json", "avro", "csv"] = "raw"
-    """`raw` keeps Kafka's columns unchanged."""
+    """`raw` keeps Kafka's columns unchanged; the other formats parse the value into columns."""
     schema_: str | None = Field(None, alias="schema")
     """Columns as DDL (`id BIGINT, name STRING`), or a schema file next to the job's YAML: `.ddl`
     or `.txt` (DDL), `.json` (Spark's JSON format), or `.avsc` (Avro)."""

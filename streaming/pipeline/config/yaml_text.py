@@ -1,7 +1,7 @@
-"""Parse a job's YAML into plain data: check its keys, apply `--set`, substitute `${ENV}`.
+"""Parse a job's YAML into plain data: check its keys, apply `--set`, substitute `${NAME}`.
 
-The models validate the values. The redactor learns every value from the environment, and the
-original texts are kept, so that the config can be printed with its variables.
+The models validate the values. The redactor learns the variables' values, and the original texts
+are kept, so that the config can be printed with its variables.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 #: Path of a value: the keys and list indexes that lead to it.
 KeyPath = tuple[str, ...]
 
-#: Prefixes of keys that contain dots; in other keys of `--set`, a dot separates levels.
-_DOTTED_KEYS = ("kafka.", "assignor.", "spark.", "kafkaConsumer.", "fetchOffset.")
+#: In a new key of `--set`, a dot separates levels, unless the key starts with one of these.
+_DOTTED_KEY_PREFIXES = ("kafka.", "assignor.", "spark.", "kafkaConsumer.", "fetchOffset.")
 _SPARK_PREFIX = "spark."
 #: A quoted key in a `--set` path: `"a.b".rest` or `'a.b'`.
 _QUOTED_KEY = re.compile(r"""(?:"([^"]+)"|'([^']+)')(?:\.(?=.)|$)""")
@@ -110,7 +110,7 @@ def _make_error(node: yaml.Node, text: str) -> ConfigError:
 
 
 def _count_values(node: yaml.Node, size_by_id: dict[int, int | None]) -> int:
-    """Count a node's values with aliases expanded; raise ConfigError if they are too many."""
+    """Count a node's values with aliases expanded; raise ConfigError for too many, or a cycle."""
     cached_size = size_by_id.get(id(node), 0)
     if cached_size is None:
         raise _make_error(node, "an alias refers to a value that contains it")
@@ -175,7 +175,7 @@ def apply_overrides(data: Mapping[str, Any], assignments: Iterable[str]) -> dict
     """Apply `--set key.path=value` to a copy of the data; raise ConfigError for an invalid one.
 
     Values are YAML, or text if they are not valid YAML. An existing key that contains dots is
-    matched as a whole; a new one must be quoted, unless it starts with one of `_DOTTED_KEYS`.
+    matched as a whole; a new one must be quoted, unless it has one of the `_DOTTED_KEY_PREFIXES`.
     """
     new_data: dict[str, Any] = map_values(data)
     for assignment in assignments:
@@ -211,7 +211,7 @@ def _set_value(section: dict[str, Any], path: str, value: Any) -> None:
             remaining_path = remaining_path.removeprefix(key)[1:]
         elif quoted := _QUOTED_KEY.match(remaining_path):
             key, remaining_path = quoted[1] or quoted[2], remaining_path[quoted.end() :]
-        elif remaining_path.startswith(_DOTTED_KEYS):
+        elif remaining_path.startswith(_DOTTED_KEY_PREFIXES):
             key, remaining_path = remaining_path, ""
         else:
             key, _, remaining_path = remaining_path.partition(".")
@@ -230,8 +230,8 @@ def fill_variables(
 ) -> tuple[Any, dict[KeyPath, str]]:
     """Substitute `${NAME}` and `${NAME:-default}` in all texts; `$${` is an escaped `${`.
 
-    Only a variable that is not set gets its default; without one, raises ConfigError. Returns the
-    data, and the original texts of substituted values by path.
+    Only a variable that is not set gets its default. Raises ConfigError if it has none, or if a
+    `${` is malformed. Returns the data, and the original texts of substituted values by path.
     """
     original_texts: dict[KeyPath, str] = {}
 

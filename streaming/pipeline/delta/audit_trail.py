@@ -30,7 +30,7 @@ USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 
 class CommitMetadata(NamedTuple):
-    """The user metadata of one commit."""
+    """Spark settings and offset ranges from which a commit's user metadata is made."""
 
     #: Spark settings for the commit; empty if metadata cannot be added.
     settings: dict[str, str]
@@ -74,7 +74,7 @@ class AuditTrail:
                 self._offset_log = BatchRangeReader(folder)
             ranges = self._offset_log.read(batch)
             if ranges is None:
-                self._warn(f"the checkpoint lacks the start or the end of batch {batch}")
+                self._warn(f"the checkpoint has no start or end offsets of batch {batch}")
         return None if ranges is None else encode_ranges(ranges)
 
     def _warn(self, reason: str) -> None:

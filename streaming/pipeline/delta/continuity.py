@@ -51,9 +51,10 @@ def check_sources(sources: Sequence[PlanSource], checkpoint: str, batches: LastB
     places, each gets the offsets of the other's topics. If two sources read the same topics, their
     order is not checked. A source with `failOnDataLoss: false` may drop topics.
     """
-    topics = [(int(n), topic) for n, ends in batches.ends.items() if is_number(n) for topic in ends]
+    ends_by_number = {int(n): ends for n, ends in batches.ends.items() if is_number(n)}
+    numbered_topics = [(number, topic) for number, ends in ends_by_number.items() for topic in ends]
     dropped_topics, has_moved_topics = [], False
-    for number, topic in sorted(topics):
+    for number, topic in sorted(numbered_topics):
         source = sources[number] if number < len(sources) else None
         if source is not None and source.reads(topic):
             continue
@@ -70,7 +71,7 @@ def check_sources(sources: Sequence[PlanSource], checkpoint: str, batches: LastB
             f"{loss_remedy}or {NEW_CHECKPOINT}"
         )
     if has_moved_topics:
-        raise TableError(_describe_source_order(checkpoint, topics))
+        raise TableError(_describe_source_order(checkpoint, numbered_topics))
 
 
 def _describe_source_order(checkpoint: str, numbered_topics: Sequence[tuple[int, str]]) -> str:

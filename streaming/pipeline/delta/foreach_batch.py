@@ -67,12 +67,12 @@ def delta_sink(
         raise ConfigError("delta_sink: Spark Connect is not supported: the sink needs the driver")
     label = f"delta_sink({redact(sink.path or sink.table or '')!r})"
     try:
-        return _ForeachBatch(sink, rows, label)
-    except TableError as error:
+        return _ForeachBatchWriter(sink, rows, label)
+    except ValueError as error:  # a TableError or a reserved name
         raise ConfigError(f"{label}: {redact(str(error))}") from error
 
 
-class _ForeachBatch:
+class _ForeachBatchWriter:
     """Writes the batches of one query."""
 
     def __init__(self, sink: DeltaSink, rows: DataFrame, label: str) -> None:
@@ -86,7 +86,7 @@ class _ForeachBatch:
         self._writer.prepare(self._spark, sequenced_rows)
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        """Write a batch; raise JobError if it is not from the only query of the sink."""
+        """Write a batch; raise JobError if it is from a second query, or not of this session."""
         query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         if self._query_id is None:
             self._check_and_set_query(query_id)

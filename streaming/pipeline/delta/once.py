@@ -3,8 +3,8 @@
 To skip a batch that is in the table, Delta up to 4.4 runs a job over the table's log in each batch.
 Only the first batch of a run may have been written before, so only that batch is checked this way.
 For later batches, the bridge's jar makes Delta read the checksum of the newest commit, which also
-reveals another driver that still runs this query. The jar also writes log checkpoints in
-the background, and record counts into commits. Without a fitting jar, Delta checks all batches.
+reveals another driver that still runs this query. The jar also writes log checkpoints in the
+background, and record counts into commits. Without jar or checksum, Delta checks every batch.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _NO_METHOD = re.compile(r"Method (append|merge)\(.*\) does not exist")
 
 
 class OnceWriter:
-    """Writes the batches of one run, whose transaction id is in the session's settings."""
+    """Writes the batches of one run; each batch's transaction id is in the session's settings."""
 
     def __init__(self, table: Table, label: str) -> None:
         self._table = table
         self._label = label
-        #: Why the jar cannot be used; None if it can.
+        #: Why the jar cannot be used; None if it can, or before the first batch.
         self.unsupported_reason: str | None = None
         #: The jar's `DeltaWrites`.
         self._jar_writer: Any = None
@@ -45,8 +45,8 @@ class OnceWriter:
     ) -> None:
         """Append a batch to the existing table; `evolve` adds new columns.
 
-        `execution` is Spark's execution of the batch, which counts its records. `ranges` are its
-        source offsets, which only the jar writes to the commit.
+        `execution` is Spark's execution of the batch, which counts its records; `ranges` are the
+        batch's source offsets. Only the jar uses them; None omits them from the commit.
         """
         writer: Any = rows.write.format("delta").mode("append")
         if evolve:
@@ -80,14 +80,14 @@ class OnceWriter:
             _LOG.warning(message, self._label, self.unsupported_reason)
         if not self._table.exists(spark):
             raise FileNotFoundError(f"the table {self._table.title!r} no longer exists")
-        use_delta()  # Delta skips the batch if the jar has written it
+        use_delta()  # Delta skips the batch if the table has it already
 
     def _try_jar(self, jvm: Any, write: Callable[[Any], str | None]) -> str | None:
         """Write with the jar and return None, or return why it cannot be used."""
         if self._jar_writer is None:
             java_class = jvm.io.assignorbridge.delta.DeltaWrites
             if isinstance(java_class, JavaPackage):
-                return "the session's jar has no class DeltaWrites"
+                return "the session has no assignor-bridge jar, or an old one"
             self._jar_writer = java_class()
         try:
             return write(self._jar_writer)

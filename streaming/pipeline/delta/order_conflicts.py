@@ -76,8 +76,8 @@ class OrderConflicts:
         is_available = not isinstance(counter_class, JavaPackage)
         #: The jar's counter, the message, and the condition, by prefix of the SQL functions.
         self._counters = {}
-        conditions = _CONFLICTS.get(kafka_fields, {}) if is_available else {}
-        for message, condition in conditions.items():
+        condition_by_message = _CONFLICTS.get(kafka_fields, {}) if is_available else {}
+        for message, condition in condition_by_message.items():
             name = f"__assignor_order_{next(_FUNCTION_NUMBERS)}"
             counter = counter_class(spark._jsparkSession, name, kafka_fields == BY_TIMESTAMP)
             self._counters[name] = counter, message, condition

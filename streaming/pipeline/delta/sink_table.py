@@ -96,7 +96,7 @@ class Table(NamedTuple):
         return spark.catalog.tableExists(self.name or "")
 
     def read_schema(self, spark: SparkSession) -> StructType | None:
-        """Return the columns; None if the table does not exist, TableError if it cannot be read."""
+        """Return the schema; None without a table. Raise TableError if it cannot be read."""
         try:
             return self.open(spark).toDF().schema if self.exists(spark) else None
         except Exception as error:
@@ -110,7 +110,7 @@ class Table(NamedTuple):
         schema: StructType,
         properties: Mapping[str, str],
     ) -> None:
-        """Create an empty table, unless the table exists."""
+        """Create an empty table with nullable columns, unless the table exists."""
         from delta.tables import DeltaTable
 
         nullable_fields = [StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields]
@@ -127,7 +127,7 @@ class Table(NamedTuple):
         builder.execute()
 
     def check_layout(self, spark: SparkSession, sink: DeltaSink) -> None:
-        """Raise TableError if the table's partitioning or clustering differs from the sink's."""
+        """Raise TableError if the sink sets other partition or cluster columns than the table's."""
         if not sink.partition_by and not sink.cluster_by:
             return  # Delta's details take seconds in a new JVM
         details = self.open(spark).detail().collect()[0].asDict()
@@ -146,9 +146,9 @@ class Table(NamedTuple):
 def make_lost_table_error(title: str, checkpoint: str, completed_batch: int) -> TableError:
     """Return the error for a table that was removed after its query completed a batch."""
     return TableError(
-        f"the table {title!r} no longer exists, but the checkpoint {checkpoint!r} has completed "
-        f"batch {completed_batch}, so records up to that batch are not read again: restore the "
-        "table, or start with a new checkpoint"
+        f"the table {title!r} no longer exists, but according to checkpoint {checkpoint!r}, its "
+        f"query has completed batch {completed_batch}, so records up to that batch are not read "
+        "again: restore the table, or start with a new checkpoint"
     )
 
 
@@ -159,16 +159,16 @@ def _quote(value: str) -> str:
 def check_columns(
     title: str, table_schema: StructType, row_schema: StructType, schema_evolution: bool
 ) -> None:
-    """Raise TableError if rows do not fit a table, to which `schema_evolution` adds columns."""
-    table_fields = {field.name.lower(): field for field in table_schema.fields}
-    new_columns = [repr(x.name) for x in row_schema.fields if x.name.lower() not in table_fields]
+    """Raise TableError if rows do not fit a table; new columns fit only with `schema_evolution`."""
+    field_by_name = {field.name.lower(): field for field in table_schema.fields}
+    new_columns = [repr(x.name) for x in row_schema.fields if x.name.lower() not in field_by_name]
     if new_columns and not schema_evolution:
         raise TableError(
-            f"the table {title!r} does not have the columns {elide(new_columns, 5)}: remove them "
-            "from the rows, or set schema_evolution: on"
+            f"the table {title!r} lacks columns of the rows ({elide(new_columns, 5)}): select only "
+            "the table's columns, or set schema_evolution: on"
         )
     for field in row_schema.fields:
-        table_field = table_fields.get(field.name.lower())
+        table_field = field_by_name.get(field.name.lower())
         if table_field is None or _fits(table_field.dataType, field.dataType, schema_evolution):
             continue
         table_type, row_type = table_field.dataType, field.dataType
@@ -200,7 +200,8 @@ def check_timestamps(
 def _fits(table_type: DataType, row_type: DataType, schema_evolution: bool) -> bool:
     """Return whether the table's type accepts the rows' type; Delta ignores the case of fields.
 
-    With schema evolution, Delta adds new fields and fills missing ones with null.
+    With schema evolution, Delta adds new fields and fills missing ones with null. Otherwise, and in
+    map keys, structs need the same fields in the same order.
     """
     if isinstance(table_type, StructType) and isinstance(row_type, StructType):
         table_types = {field.name.lower(): field.dataType for field in table_type.fields}

@@ -68,7 +68,7 @@ def read_layout(
 
 
 def add_sequence(frame: DataFrame, sink: DeltaSink) -> DataFrame:
-    """Replace Kafka's struct with `_sequence` and a delete flag; raise TableError if impossible."""
+    """Replace Kafka's struct with `_sequence` and a delete flag; raise ValueError if impossible."""
     normalize = get_name_normalizer(frame.sparkSession)
     reserved_names = [SEQUENCE, _DELETE, _RANK, *([DELETED] if sink.deletes == "mark" else [])]
     check_reserved_names(frame.columns, reserved_names, normalize)
@@ -154,7 +154,7 @@ def hash_content(rows: DataFrame) -> Column:
 
 
 def _require_usable(rows: DataFrame, sink: DeltaSink, partition_columns: Collection[str]) -> Column:
-    """Return a condition that is true, or fails with the Kafka position of an unmergeable row.
+    """Return a condition that is true, or fails with the position (if known) of an unmergeable row.
 
     Such a row has a null in a key or `sequence_by` column, or a partition key whose value changes
     when Delta writes it as text, so that a later merge would not find the row.
@@ -196,13 +196,13 @@ def build_merge(
 ) -> DeltaMergeBuilder:
     """Return the merge of rows with distinct keys that are not null; it is not executed yet.
 
-    `count_sql` counts the matched rows: an always-true SQL condition on row `s` and table row `t`.
+    `count_sql`, an always-true SQL condition on row `s` and table row `t`, counts conflicts.
     """
     names = [quote_name(name) for name in rows.columns if name != _DELETE]
     values: dict[str, str | Column] = {name: f"s.{name}" for name in names}
     same_keys = " AND ".join(f"t.{quote_name(key)} = s.{quote_name(key)}" for key in sink.keys)
     is_newer = f"(t.{SEQUENCE} IS NULL OR s.{SEQUENCE} > t.{SEQUENCE})"
-    condition = f"{count_sql} AND {is_newer}"  # only the first clause gets (and counts) each match
+    condition = f"{count_sql} AND {is_newer}"  # only the first clause sees every match
     builder = table.alias("t").merge(rows.alias("s"), same_keys)
     if sink.schema_evolution:
         builder = builder.withSchemaEvolution()

@@ -31,9 +31,8 @@ BY_OFFSET = ("offset", "partition", "topic", "timestamp")
 #: Kafka's fields in tables created by earlier versions, which compared timestamps first.
 BY_TIMESTAMP = ("timestamp", "partition", "offset")
 _COLUMN_NAMES_ADAPTER = TypeAdapter(tuple[str, ...])
-#: Table property with the key columns, a JSON list.
+#: Table properties with the columns of `keys` and `sequence_by`, as JSON lists.
 _KEYS = "assignor.keys"
-#: Table property with the `sequence_by` columns, a JSON list.
 _SEQUENCE_BY = "assignor.sequenceBy"
 _MODE = "assignor.mode"
 _DELETES = "assignor.deletes"
@@ -147,19 +146,19 @@ def check_same_mode(
         by_offset = tuple(name_sequence_fields(new.sequence_by, BY_OFFSET))
         is_by_timestamp = by_timestamp == old.sequence_by
         new = new._replace(sequence_by=by_timestamp if is_by_timestamp else by_offset)
-    for name, *values in zip(WriteMode._fields, old, new, strict=True):
-        old_value, new_value = (_normalize_names(name, value, normalize) for value in values)
+    for field, *values in zip(WriteMode._fields, old, new, strict=True):
+        old_value, new_value = (_normalize_names(field, value, normalize) for value in values)
         if None in values or old_value == new_value:
             continue
         texts = [x if isinstance(x, str) else ", ".join(x or ()) or "none" for x in values]
         raise TableError(
-            f"the table {title!r} was written with {name} {texts[0]}, but the job has {texts[1]}: "
-            f"set {name} back in the job, or {_NEW_TABLE}"
+            f"the table {title!r} was written with {field} {texts[0]}, but the job has {texts[1]}: "
+            f"set {field} back in the job, or {_NEW_TABLE}"
         )
 
 
-def _normalize_names(name: str, value: Any, normalize: Callable[[str], str]) -> Any:
+def _normalize_names(field: str, value: Any, normalize: Callable[[str], str]) -> Any:
     if value is None or isinstance(value, str):
         return value
     columns = [normalize(column) for column in value]
-    return set(columns) if name == "keys" else columns
+    return set(columns) if field == "keys" else columns

@@ -60,9 +60,9 @@ _MAX_STATIC_PARTITIONS = 8
 _START_TIMEOUT_S = 300.0
 #: Number of attempts after which a conflict with another writer fails the query.
 _MAX_ATTEMPTS = 10
-#: Conflicts after which a batch is retried. `ConcurrentTransactionException` is excluded,
-#: because it means that another driver runs the same query.
-_CONFLICTS = (
+#: Conflicts with other writers, after which a batch is retried. It is not retried after
+#: `ConcurrentTransactionException`, which means that another driver runs the same query.
+_RETRIED_ERRORS = (
     exceptions.ConcurrentAppendException,
     exceptions.ConcurrentDeleteDeleteException,
     exceptions.ConcurrentDeleteReadException,
@@ -99,7 +99,7 @@ class DeltaWriter:
         #: The table's layout at the last check; for a new table, the sink's layout.
         self._layout = UpsertLayout(sink.partition_by, ())
         #: Counts records that an upsert cannot order; created for the first batch.
-        self._conflicts: OrderConflicts | None = None
+        self._order_conflicts: OrderConflicts | None = None
         #: Error of a failed batch; Spark keeps only its text.
         self.error: Exception | None = None
         self._query_id: str | None = None
@@ -188,7 +188,7 @@ class DeltaWriter:
                 self.error = self._find_table_error(batch.sparkSession, number) or error
                 if self.error is not error:
                     raise self.error from error
-                if attempt == _MAX_ATTEMPTS or not isinstance(error, _CONFLICTS):
+                if attempt == _MAX_ATTEMPTS or not isinstance(error, _RETRIED_ERRORS):
                     if self._is_being_stopped():
                         raise drop_java_trace(error) from None
                     raise
@@ -247,22 +247,22 @@ class DeltaWriter:
             self._compact(spark)
 
     def _merge(self, batch: DataFrame, number: int, ranges: str | None) -> None:
-        sink, spark = self.sink, batch.sparkSession
-        if self._conflicts is None:
+        sink, spark, title = self.sink, batch.sparkSession, self.table.title
+        if self._order_conflicts is None:
             kafka_fields = () if sink.sequence_by else self._layout.kafka_fields
-            self._conflicts = OrderConflicts(spark, self._label, self.table.title, kafka_fields)
-        conflicts = self._conflicts
-        batch_condition = conflicts.build_batch_condition(sink.keys)
+            self._order_conflicts = OrderConflicts(spark, self._label, title, kafka_fields)
+        order_conflicts = self._order_conflicts
+        batch_condition = order_conflicts.build_batch_condition(sink.keys)
         rows = upsert.keep_newest(batch, sink, self._layout, batch_condition)
-        merge_condition = conflicts.build_merge_condition()
+        merge_condition = order_conflicts.build_merge_condition()
         merge = upsert.build_merge(self.table.open(spark), rows, sink, merge_condition)
         self.once_writer.merge(merge, self._get_execution(), ranges)
-        conflicts.log_conflicts(number)
+        order_conflicts.log_conflicts(number)
 
     def _reset_counts(self) -> None:
         """Reset the counts, because the next attempt reads the batch's records again."""
-        if self._conflicts is not None:
-            self._conflicts.discard_counts()
+        if self._order_conflicts is not None:
+            self._order_conflicts.discard_counts()
         execution = self._get_execution()
         if execution is not None:
             execution.executedPlan().resetMetrics()

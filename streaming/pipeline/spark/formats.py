@@ -1,8 +1,7 @@
 """Parse record values with Spark's JSON, CSV and Avro functions, and detect bad values.
 
-Spark's functions miss some unreadable values and crash on some input, so the jar checks records
-first: JSON (`JsonRecords.java`), Avro (`AvroRecords.java`), and decimals in text
-(`ExactDecimals.java`).
+Spark's functions miss some unreadable values and crash on some input, so the jar checks JSON
+(`JsonRecords.java`) and Avro (`AvroRecords.java`), and parses decimals (`ExactDecimals.java`).
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class RecordParser(NamedTuple):
 
 
 def make_parser(records: Records, schema_text: str) -> RecordParser:
-    """Return the parser for a format; raise ValueError if the schema is invalid."""
+    """Return a format's parser; raise ValueError if the schema is invalid or a jar is missing."""
     if records.format == "avro":
         return _build_avro_parser(records, schema_text)
     schema = parse_schema(schema_text)
@@ -91,7 +90,7 @@ def _call_jar(name: str, method: str, column: Column, *arguments: object) -> Col
 
 
 def _build_json_parser(records: Records, schema: StructType) -> RecordParser:
-    extended_schema, options = _add_corrupt_column(records, schema)
+    extended_schema, options = _add_corrupt_marker(records, schema)
     parsed = parse_json(f.col("value"), schema, options, extended_schema)
     values = [f.col(f"{PARSED}.{quote_name(name)}") for name in schema.fieldNames()]
     return RecordParser(schema, parsed, values, _is_corrupt(schema, values))
@@ -103,11 +102,11 @@ def _build_csv_parser(records: Records, schema: StructType) -> RecordParser:
     quote = csv_options.get("quote", '"')
     escape = csv_options.get("escape", quote)
     # Only Spark's reader supports the decimal signs of other locales.
-    reads_text = "locale" not in csv_options
-    are_text = [reads_text and isinstance(x.dataType, DecimalType) for x in schema.fields]
+    casts_decimals = "locale" not in csv_options
+    are_text = [casts_decimals and isinstance(x.dataType, DecimalType) for x in schema.fields]
     pairs = list(zip(schema.fields, are_text, strict=True))
     csv_fields = [StructField(x.name, StringType()) if is_text else x for x, is_text in pairs]
-    extended_schema, options = _add_corrupt_column(records, StructType(csv_fields))
+    extended_schema, options = _add_corrupt_marker(records, StructType(csv_fields))
     if "escape" not in csv_options and quote:
         options["escape"] = escape
     value_text = f.col("value").cast("string")
@@ -131,7 +130,7 @@ def _build_csv_parser(records: Records, schema: StructType) -> RecordParser:
     return RecordParser(schema, parsed, values, _is_corrupt(schema, values) | failed)
 
 
-def _add_corrupt_column(records: Records, schema: StructType) -> tuple[StructType, dict[str, str]]:
+def _add_corrupt_marker(records: Records, schema: StructType) -> tuple[StructType, dict[str, str]]:
     """Return a schema and options with which Spark marks the records that it cannot read."""
     extended_schema = StructType([*schema.fields]).add(_CORRUPT, StringType())
     corrupt_options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}

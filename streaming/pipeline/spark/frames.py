@@ -12,7 +12,7 @@ from streaming.pipeline.config.referenced_files import import_function, read_sch
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.job_errors import summarize
 from streaming.pipeline.spark.column_names import check_reserved_names, get_name_normalizer
-from streaming.pipeline.spark.records import KAFKA, KAFKA_FIELDS, REASON, ParsedRows, Upsert, parse
+from streaming.pipeline.spark.records import KAFKA, KAFKA_FIELDS, REASON, Upsert, parse_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from streaming.pipeline.config.loading import LoadedJob
     from streaming.pipeline.config.sinks import Sink
     from streaming.pipeline.config.sources import Source
+    from streaming.pipeline.spark.records import ParsedRows
 
 _SESSION_STRATEGY = "spark.assignor.strategy"
 _KAFKA_KEY_IN_SQL = re.compile(rf"\b{KAFKA}`?\s*\.\s*(?:`?key\b|\*)", re.IGNORECASE)
@@ -31,7 +32,7 @@ _TOMBSTONE = "__tombstone"
 
 
 def build_sink_frame(spark: SparkSession, loaded_job: LoadedJob, sink: Sink) -> DataFrame:
-    """Build the frame of one sink; its views are registered temporarily."""
+    """Build the frame of one sink; the session has the job's views only during the call."""
     job = loaded_job.job
     upserts = collect_upserts(job, [sink])
     views: dict[str, DataFrame] = {}
@@ -66,7 +67,7 @@ def _preserve_user_views(spark: SparkSession, names: list[str]) -> Iterator[None
 def collect_upserts(job: Job, sinks: Sequence[Sink]) -> list[Upsert]:
     """Return the sinks' upserts.
 
-    Transforms may set their key columns if any is in Python, or is SQL that reads Kafka's key.
+    `set_by_transform` is true if any transform is in Python, or is SQL that reads Kafka's key.
     """
     sql_texts = [transform.sql for transform in job.all_transforms.values()]
     set_by_transform = any(x is None or bool(_KAFKA_KEY_IN_SQL.search(x)) for x in sql_texts)
@@ -104,7 +105,7 @@ def _open_and_parse(
         frame = reader.load()
     with loaded_job.wrap_errors(job.locate("source", source_name, "records")):
         schema_text = read_schema(loaded_job, source_name)
-        return parse(frame, source_name, source.records, schema_text, upserts=upserts)
+        return parse_records(frame, source_name, source.records, schema_text, upserts=upserts)
 
 
 def _apply_watermark_and_dedupe(rows: DataFrame, source: Source, *, has_deletes: bool) -> DataFrame:

@@ -29,7 +29,7 @@ _NEW_SUFFIX = ".new"
 
 
 def check_writable(spark: SparkSession, loaded_job: LoadedJob) -> None:
-    """Raise JobError if the job cannot write and delete a small file in one of its folders."""
+    """Raise JobError unless the job can create and delete a file in each of its folders."""
     job = loaded_job.job
     folders = [(key_path, "table", table.path) for key_path, table in job.tables]
     for key_path, noun, path in [*folders, ("checkpoint", "folder", job.checkpoint)]:

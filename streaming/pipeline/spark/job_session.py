@@ -41,7 +41,7 @@ _CACHED_CLASSES_PER_MERGE = 100
 _REDACTION_PATTERNS = {
     # Spark's default pattern matches few names of secrets.
     "spark.redaction.regex": f"{SECRET_KEYS}|{PASSWORDS}",
-    # Both show a view's plan, which contains all source options.
+    # UI and event log show a view's plan, which contains all source options.
     "spark.sql.redaction.string.regex": SECRET_OPTIONS,
 }
 _STANDALONE_PREFIX = "spark://"

@@ -42,7 +42,7 @@ class ParsedRows(NamedTuple):
 
     #: The good rows; with `bad_records: fail`, reading them fails at the first bad record.
     rows: DataFrame
-    #: Kafka's columns of the bad records, and `REASON`. The format `raw` has no bad records.
+    #: Kafka's columns of the bad records, and `REASON`; for the format `raw`, empty and without it.
     bad_records: DataFrame
 
 
@@ -58,7 +58,7 @@ class Upsert(NamedTuple):
 _NO_UPSERT = Upsert((), set_by_transform=True)
 
 
-def parse(
+def parse_records(
     frame: DataFrame, name: str, records: Records, schema_text: str, *, upserts: Sequence[Upsert]
 ) -> ParsedRows:
     """Parse the records of a source, in a frame with the columns of Kafka's source.
@@ -66,7 +66,7 @@ def parse(
     `name` is the source's name, for messages and the observed metrics. `upserts` write the rows;
     without any, only the format `raw` keeps tombstones.
 
-    Raises ValueError if the schema or the key's schema is invalid, or a column has a reserved name.
+    Raises ValueError if a schema is invalid, a column has a reserved name, or the jar is missing.
     """
     tombstone = f.col("value").isNull()
     if records.format == "raw":
@@ -121,12 +121,12 @@ def parse(
 
 def _build_reason(records: Records, parser: RecordParser, is_tombstone: Column) -> Column:
     """Return the reason why a record is bad, as text with column names, but no values."""
-    text = f.col("value").cast("string")
+    value_text = f.col("value").cast("string")
     unreadable_names, missing_names = [], []
     for field, value in zip(parser.schema.fields, parser.values, strict=True):
         is_null = value.isNull() & f.col(PARSED).isNotNull()
         if records.format == "json":
-            json_value = f.get_json_object(text, f"$['{field.name}']")
+            json_value = f.get_json_object(value_text, f"$['{field.name}']")
             unreadable_names.append(f.when(is_null & json_value.isNotNull(), f.lit(field.name)))
         if not field.nullable:
             missing_names.append(f.when(is_null, f.lit(field.name)))

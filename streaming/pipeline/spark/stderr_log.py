@@ -35,7 +35,7 @@ _LAUNCHER_LINES = ("Error: Could not create the Java", "Error: A fatal exception
 
 
 class SparkLog:
-    """One run's log file, at `path`, in the user's log folder, or in the folder of temporary files.
+    """One run's log file: `path`, or else `name`.log in the user's log folder, or a temporary file.
 
     Raises AssignorError if `path` cannot be written.
     """
@@ -77,7 +77,7 @@ class SparkLog:
             os.dup2(original_stderr, _STDERR_FD)
             os.close(original_stderr)
 
-    def read_last_error(self) -> str:
+    def find_error(self) -> str:
         """Return the log's first uncaught exception, or else its last message; empty if none."""
         for reader in self._readers:
             reader.join(_LAST_OUTPUT_TIMEOUT_S)

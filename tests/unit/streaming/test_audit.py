@@ -138,7 +138,7 @@ def test_a_commit_records_the_ranges_of_its_batch(tmp_path: Path, name: str):
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
-        pytest.param(lambda c: (c / "offsets" / "0").unlink(), "lacks the start", id="purged"),
+        pytest.param(lambda c: (c / "offsets" / "0").unlink(), "has no start or end", id="purged"),
         pytest.param(lambda c: (c / "offsets" / "1").write_text("v1"), "is truncated", id="cut"),
     ],
 )

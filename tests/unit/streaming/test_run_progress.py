@@ -78,4 +78,4 @@ def test_a_share_of_bad_records_is_warned_of_once(caplog):
             name="orders", batchId=number, numInputRows=100, observedMetrics=observed,
         )))  # fmt: skip
     [line] = caplog.messages
-    assert line.startswith("job.yaml: 11 of the 300 records that query 'orders' has read are bad")
+    assert "1% of the records that query 'orders' has read are bad (11 of 300): check" in line

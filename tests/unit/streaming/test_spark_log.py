@@ -46,7 +46,7 @@ def run(log: SparkLog) -> None:
 def test_what_a_process_writes_is_in_the_log_and_nowhere_else(tmp_path, capfd):
     log = SparkLog(tmp_path / "a.log", "a", redactor())
     run(log)
-    assert log.read_last_error() == "java.lang.IllegalArgumentException: no ${PW}"
+    assert log.find_error() == "java.lang.IllegalArgumentException: no ${PW}"
     text = (tmp_path / "a.log").read_text()
     assert text.count("Ivy says ${PW}\n") == 5000
     assert SECRET not in text
@@ -58,7 +58,7 @@ def test_what_a_process_writes_is_in_the_log_and_nowhere_else(tmp_path, capfd):
 def test_a_full_disk_holds_up_nobody():
     log = SparkLog(Path("/dev/full"), "a", redactor())
     run(log)
-    assert log.read_last_error().startswith("java.lang.IllegalArgumentException")
+    assert log.find_error().startswith("java.lang.IllegalArgumentException")
 
 
 def test_the_run_before_is_kept_and_no_folder_is_no_reason_to_fail(tmp_path, monkeypatch):
@@ -89,7 +89,7 @@ def test_what_a_jvm_cannot_start_with_is_told_by_its_log(tmp_path, monkeypatch, 
     log = SparkLog(tmp_path / "a.log", "a", redactor())
     with log.redirect_stderr():
         subprocess.run([find_tool("java"), "-Xmx1k", "-version"], check=False, timeout=60)
-    assert log.read_last_error() == "Too small maximum heap"
+    assert log.find_error() == "Too small maximum heap"
     assert os.environ.get("JDK_JAVA_OPTIONS") == before
     assert capfd.readouterr().out == ""
 
@@ -156,5 +156,5 @@ def test_a_locale_with_digits_of_its_own_is_not_that_of_the_jvm(tmp_path, monkey
     with log.redirect_stderr():
         command = [find_tool("java"), "-XshowSettings:locale", "-version"]
         subprocess.run(command, check=True, timeout=60)
-    log.read_last_error()
+    log.find_error()
     assert "default locale = English" in (tmp_path / "a.log").read_text()
