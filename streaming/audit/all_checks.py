@@ -254,7 +254,9 @@ def _check_restores(
         lost_batches = [b for b in removed_batches if b.ranges is None or loss_by_batch[str(b)]]
         if lost_batches:
             is_accepted = history.properties.get(ACCEPTED_RESTORE) == str(restore.version)
-            acceptance = f"; the table property {ACCEPTED_RESTORE} accepts this" if is_accepted else ""
+            acceptance = (
+                f"; the table property {ACCEPTED_RESTORE} accepts this" if is_accepted else ""
+            )
             bound = "at least " if any(batch.ranges is None for batch in lost_batches) else ""
             lost_count = sum(loss_by_batch.values())
             lost_text = bound + pluralize(lost_count, "offset") if lost_count else "unknown offsets"
