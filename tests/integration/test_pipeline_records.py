@@ -263,6 +263,7 @@ KEYS: list[tuple[str, list[tuple[bytes, tuple[Any, ...] | None]]]] = [
                    (b'{"x": "a"}', ('{"x": "a"}',)), (b"{a", ("{a",)), (b'{"id": null}', None)]),
     ("id DECIMAL(5,2)", [(b"1.50", (Decimal("1.50"),)), (b"1.005", None), (b"1,5", None),
                          (b'{"id": 1.5}', (Decimal("1.50"),)), (b'{"id": 1.005}', None)]),
+    ("id DECIMAL(2,2)", [(b"0", (Decimal(0),)), (b'{"id": 0.0}', (Decimal(0),)), (b"1", None)]),
     ("id STRUCT<a: INT>", [(b'{"id": {"a": 1}}', ((1,),)), (b'{"a": 1}', None)]),
     ("id BIGINT, b STRING", [(b'{"id": 15, "b": 1.50}', (15, "1.50")), (b'{"id": 15}', None),
                              (b'{"id": 15, "b": "x"} x', None), (b"15", None)]),

@@ -51,7 +51,8 @@ public final class ExactDecimals implements UDF1<String, BigDecimal> {
         return false;
       }
       BigDecimal shortestNumber = number.stripTrailingZeros();
-      int integerDigits = shortestNumber.precision() - shortestNumber.scale();
+      boolean isZero = shortestNumber.signum() == 0; // Java counts one digit of 0
+      int integerDigits = isZero ? 0 : shortestNumber.precision() - shortestNumber.scale();
       return shortestNumber.scale() <= scale && integerDigits <= precision - scale;
     } catch (NumberFormatException e) {
       return false;
