@@ -447,7 +447,7 @@ def test_user_data_of_another_client_is_one_line_and_the_group_goes_on(
             group.add(name, strategy)
             owners = group.wait_until_stable()
         assert sorted(map(len, owners.values())) == [4, 4, 4]
-        assert "of user data that assignor 'sticky' cannot read" in group.members["a"].errors()
+        assert "that assignor 'sticky' cannot read" in group.members["a"].errors()
 
 
 def test_python_and_java_answer_alike(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -479,7 +479,7 @@ def test_a_look_up_is_requested_before_a_batch_is_aligned(turned: bool):
     [
         (None, "the request has no record times"),
         (times(1, [1]), "times.stamp has length 1: expected 2, one number per row"),
-        (times(1, [1, 2], lookUps=1, askedMs=3, at=""), "times.at has 0 numbers"),
+        (times(1, [1, 2], lookUps=1, askedMs=3, at=""), "times.at has length 0"),
     ],
 )
 def test_times_that_do_not_match_the_ranges_are_refused(given: dict | None, said: str):

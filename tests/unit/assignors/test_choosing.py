@@ -225,8 +225,12 @@ def test_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         pytest.param({"A": {"t": [0]}, "B": {"t": [0]}}, "twice, to 'A' and 'B': t-0", id="twice"),
         pytest.param({"C": {}}, "the member 'C', which is not in the group: A, B", id="stranger"),
-        pytest.param({"A": {"t": [12]}}, r"does not exist: t-12 \(12 partitions", id="too high"),
-        pytest.param({"A": {"u": [0]}}, r"does not exist: u-0 \(0 partitions", id="no topic"),
+        pytest.param(
+            {"A": {"t": [12]}}, r"does not exist: t-12 \(existing partitions: 12\)", id="too high"
+        ),
+        pytest.param(
+            {"A": {"u": [0]}}, r"does not exist: u-0 \(existing partitions: 0\)", id="no topic"
+        ),
         pytest.param({"A": {"t": ["0"]}}, "a partition that does not exist: t-0", id="a string"),
         pytest.param({"A": [0]}, "gave 'A' a list, not a mapping of topics", id="no topics"),
         pytest.param(None, "returned a NoneType, not a mapping of members", id="nothing"),

@@ -36,6 +36,7 @@ LIMITED = {
     "secondsToLoss": "1800", "admittedRecords": "30", "heldBackRecords": "70",
     "heldBackBy": "seconds", "receivedBytes": "10", "crossZoneBytes": "1",
     "crossZoneShare": "0.1", "commitFailures": "0", "offsetsLost": "0",
+    "tailShare": "0.2", "tailTasks": "4", "unpredictability": "0.3",
 }  # fmt: skip
 
 
