@@ -21,7 +21,7 @@ from streaming.pipeline.config.sources import Records
 from streaming.pipeline.delta.sink_table import Table
 from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.job_errors import ConfigError, JobError, summarize
-from streaming.pipeline.spark.records import Upsert, parse
+from streaming.pipeline.spark.records import Upsert, parse_records
 from tests.support.pipeline_tools import forget_last_commit, job, rows, send
 from tests.support.spark_tools import get_last_stage, list_tasks_since
 
@@ -217,7 +217,9 @@ def test_each_bad_record_has_its_reason(spark):
     )
     records = Records(format="json", schema="-", bad_records="drop", key="k BIGINT")
     upserts = [Upsert(("k",), set_by_transform=False)]
-    bad = parse(frame, "records", records, "id INT NOT NULL, n INT", upserts=upserts).bad_records
+    bad = parse_records(
+        frame, "records", records, "id INT NOT NULL, n INT", upserts=upserts
+    ).bad_records
     assert bad is not None
     assert [row.reason for row in bad.orderBy("offset").collect()] == [
         "it cannot be read as json with the schema",
