@@ -82,7 +82,8 @@ def estimate_demand(batch: MicroBatch, table: PartitionTable, weights: Weights) 
     if not is_kept.all():
         idle_ids = [batch.executors[i].id for i in np.flatnonzero(~is_kept).tolist()]
         kept_text = f"{int(is_kept.sum())} of {present_count} executors"
-        notes = [f"partitions gather on {kept_text}, so Spark may remove {elide(idle_ids)}"]
+        noun = "executor" if len(idle_ids) == 1 else "executors"
+        notes = [f"only {kept_text} are used, so Spark may remove {noun} {elide(idle_ids)}"]
     return Demand(is_kept[batch.slot_executor], None, calm_streak, (), tuple(notes))
 
 

@@ -180,7 +180,8 @@ def _cut_into_parts(
     1. Group ranges by their near zones, their owner's zone, and whether a move pays.
     2. Decide how much of each group each zone reads (`assign_groups_to_zones`).
     3. Decide how much of each range leaves its zone (`release`).
-    4. Give released work to the target zones: new ranges end to end, owned ranges zone by zone.
+    4. Give the released work of each group to its target zones. With several targets, ranges
+       without an owner are laid end to end and cut; the others fill one zone after the other.
     5. Keep the remainder in the owner's zone.
     """
     # 1. Group ranges. On ties, the group with the largest range gives work away first.

@@ -142,20 +142,22 @@ def check_state(history: History, checksums: Mapping[int, TableChecksum]) -> Ite
     """Compare the table's number of files and bytes with each commit's checksum file (`.crc`).
 
     Each difference is reported once, at its first version. If the audit begins after version 0, the
-    first checksum is the reference, so that earlier differences are not reported.
+    last checksum is the reference, so that earlier differences are not reported.
     """
-    known_difference = None if not history.is_whole else (0, 0)
+    known_difference = (0, 0) if history.is_whole else None
     mismatches = []
     for version, (file_count, byte_count) in history.size_by_version.items():
         checksum = checksums.get(version)
         if checksum is None or checksum.num_files is None or checksum.table_size_bytes is None:
             continue
         difference = (checksum.num_files - file_count, checksum.table_size_bytes - byte_count)
-        if known_difference is not None and difference != known_difference:
+        was_corrected = history.is_whole and difference == (0, 0)
+        if known_difference is not None and difference != known_difference and not was_corrected:
+            known_files, known_bytes = (0, 0) if history.is_whole else known_difference
             mismatches.append(
-                f"version {version} has {pluralize(file_count + known_difference[0], 'file')} "
-                f"({byte_count + known_difference[1]:,} bytes), "
-                f"but its .crc has {checksum.num_files:,} ({checksum.table_size_bytes:,} bytes)"
+                f"version {version} has {pluralize(file_count + known_files, 'file')} "
+                f"({byte_count + known_bytes:,} bytes) according to the log, "
+                f"but {checksum.num_files:,} ({checksum.table_size_bytes:,} bytes) in its .crc"
             )
         known_difference = difference
     if mismatches:

@@ -61,8 +61,8 @@ def fetch_classic_group(brokers: Brokers, name: str) -> ClassicGroup:
         raise GroupError(f"group {name!r} has no members: start its consumers first")
     if description.type.name == "CONSUMER":
         raise GroupError(
-            f"group {name!r} uses group.protocol=consumer (KIP-848): the broker assigns its "
-            "partitions, and no assignor of a client can"
+            f"group {name!r} uses group.protocol=consumer (KIP-848), so the broker assigns its "
+            "partitions: only with group.protocol=classic does an assignor of the client"
         )
     instance_by_id = {member.member_id: member.group_instance_id for member in description.members}
     try:

@@ -120,8 +120,9 @@ def fetch_rows(
 ) -> list[Row]:
     """Return one row per position, with offsets, times and retention from the brokers.
 
-    Reading the times of first unread records may take `read_limit_s`; with 0, they are unknown.
-    With `whole_topics`, partitions of the same topics without a position also get a row.
+    Reading the times of first unread records takes at most about `read_limit_s`; with 0, none is
+    read. With `whole_topics`, each owner also gets a row for every partition of its topics in which
+    it has no position.
     """
     numbers_by_topic = brokers.list_partitions({position.topic for position in positions})
     if whole_topics:

@@ -137,15 +137,15 @@ def find_alarms(rows: Sequence[Row], gone_topics: set[str]) -> list[str]:
     lines = []
     if ahead_text := format_partitions("ahead", " at {0} (log ends at {2})"):
         lines.append(
-            f"positions beyond the log's end: {ahead_text}; the topic was probably re-created, and "
-            "its reader will fail or start over"
+            f"positions beyond the log's end: {ahead_text}; the topic was probably recreated, so "
+            "its reader will fail, or continue at the log's start or end: set its offsets again"
         )
     if lost_text := format_partitions("lost", " at {0} (log begins at {1})"):
         lines.append(
             f"records were deleted unread: {lost_text}; raise the retention or read faster"
         )
     if gone_text := format_partitions("gone"):
-        lines.append(f"missing partitions: {gone_text}; the topic was probably re-created")
+        lines.append(f"missing partitions: {gone_text}; the topic was probably recreated")
     return lines + [f"topic {name!r} no longer exists" for name in sorted(gone_topics)]
 
 

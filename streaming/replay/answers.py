@@ -97,18 +97,17 @@ def describe_regret(replay: Replay) -> str:
     if result is None or result.mean_regret_seconds < _ROUNDING_S:
         return ""
     worst_batch = max(result.batches, key=lambda p: p.regret_share)
-    accepted_s = sum((p.planned_imbalance or 0.0) * p.bound_seconds for p in result.batches)
+    predicted_s = sum((p.planned_imbalance or 0.0) * p.bound_seconds for p in result.batches)
     total_regret_s = result.mean_regret_seconds * len(result.batches)
-    accepted_clause = ""
+    prediction_clause = ""
     if result.name != ITSELF:
-        share_text = f"{min(1.0, accepted_s / total_regret_s):.0%}"
-        texts = {"100%": "accepted all of it", "0%": "predicted none of it"}
-        text = f"accepted {share_text} of it, and the remainder was not predicted"
-        accepted_clause = f"; the plans {texts.get(share_text, text)}"
+        share_text = f"{min(1.0, predicted_s / total_regret_s):.0%}"
+        texts = {"100%": "predicted all of it", "0%": "predicted none of it"}
+        prediction_clause = f"; the plans {texts.get(share_text, f'predicted {share_text} of it')}"
     return (
         f"Regret of {result.name}: {format_seconds(result.mean_regret_seconds)} a batch "
         f"({result.times_ideal - 1:.1%}) above the best time in hindsight, at most "
-        f"{worst_batch.regret_share:.1%} (batch {worst_batch.batch}){accepted_clause}"
+        f"{worst_batch.regret_share:.1%} (batch {worst_batch.batch}){prediction_clause}"
     )
 
 

@@ -138,8 +138,8 @@ def _find_hot_partition(facts: SourceFacts) -> list[Cause]:
         why = f"one slot reads {candidate} {effect}"
         return [Cause("few partitions", about, why, remedy, cost)]
     why = (
-        f"this partition has {share:.0%} of the work, probably because most records have the same "
-        f"key; one slot reads it {effect}"
+        f"this partition has {share:.0%} of the work, probably because most of its records "
+        f"have the same key; one slot reads it {effect}"
     )
     remedy = f"{remedy}; or let the producer split the key into several"
     return [Cause("hot key", str(candidate), why, remedy, cost)]

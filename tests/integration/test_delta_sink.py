@@ -85,7 +85,7 @@ def test_an_upsert_keeps_the_newest_row_of_a_key(
         pytest.param({"mdoe": "upsert"}, "mdoe", id="name"),
         pytest.param({"mode": "upsert"}, "needs 'keys'", id="keys"),
         pytest.param({"table": "t"}, "path", id="two places"),
-        pytest.param({"from": "orders"}, "'from' is only for jobs", id="from"),
+        pytest.param({"from": "orders"}, "remove 'from', which is only for job files", id="from"),
         pytest.param({"partition_by": ["day"]}, "'day' is not a column", id="column"),
     ],
 )

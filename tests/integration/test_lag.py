@@ -302,7 +302,8 @@ def test_a_topic_that_was_made_again_wakes_a_monitor(
         assert rows_of(out)[0][-1] == "ahead"
         assert err == (
             f"assignor: positions beyond the log's end: {topic.name}-0 at {at} (log ends at 1); "
-            "the topic was probably re-created, and its reader will fail or start over\n"
+            "the topic was probably recreated, so its reader will fail, or continue at the log's "
+            "start or end: set its offsets again\n"
         )
 
 
@@ -318,7 +319,7 @@ def test_what_the_broker_does_not_know_is_unknown_and_told(
         [topic.name, "1", "-", "3", "-"], [topic.name, "7", "5", "-", "-"],
     ])  # fmt: skip
     assert err == (
-        f"assignor: missing partitions: {topic.name}-7; the topic was probably re-created\n"
+        f"assignor: missing partitions: {topic.name}-7; the topic was probably recreated\n"
         "assignor: topic 'gone' no longer exists\n"
     )
     assert main.run(["lag", "--checkpoint", checkpoint, "--topic", "gone"]) == 0

@@ -62,7 +62,7 @@ def delta_sink(
     except ValidationError as error:
         raise ConfigError(f"delta_sink: {redact(describe_problems(error, values))}") from None
     if sink.from_ is not None:
-        raise ConfigError("delta_sink: 'from' is only for jobs: pass the rows instead")
+        raise ConfigError("delta_sink: remove 'from', which is only for job files")
     if not hasattr(rows, "_jdf"):
         raise ConfigError("delta_sink: Spark Connect is not supported: the sink needs the driver")
     label = f"delta_sink({redact(sink.path or sink.table or '')!r})"

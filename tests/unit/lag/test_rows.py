@@ -85,7 +85,7 @@ def test_figures_of_a_partition(lag_row, lag, lost, at_risk, to_loss):
         pytest.param(row(begin=12), "lost", "lost",
                      "records were deleted unread: t-0 at 10 (log begins at 12); ", id="lost"),
         pytest.param(row(end=None, gone=True), "gone", "gone",
-                     "missing partitions: t-0; the topic was probably re-created",
+                     "missing partitions: t-0; the topic was probably recreated",
                      id="gone"),
     ],
 )  # fmt: skip

@@ -19,12 +19,12 @@ from streaming.audit.all_checks import audit
 from streaming.audit.audited_files import DataFiles, read_evidence
 from streaming.audit.checksum import compute_range_checksum
 from streaming.audit.findings import KINDS
-from streaming.audit.history import replay_commits
+from streaming.audit.history import History, replay_commits
 from streaming.audit.record_checksums import compute_checksum
 from streaming.audit.rows import BLOCK_OFFSETS, RowAudit, sample_blocks
 from streaming.cli.audit import _print_audit as print_audit
 from streaming.cli.main import run
-from streaming.delta.delta_log import DamagedCommitError, read_commit
+from streaming.delta.delta_log import DamagedCommitError, TableChecksum, read_commit
 from streaming.delta.user_metadata import decode_metadata, encode_metadata
 from streaming.pipeline.delta import audit_trail
 from streaming.pipeline.delta.audit_trail import NO_METADATA, USER_METADATA, AuditTrail
@@ -599,3 +599,22 @@ def test_a_commit_of_another_engine_is_read(tmp_path: Path):
     (table / "x").write_bytes(b"1")
     result = audit(read_evidence(str(table), None))
     assert [f.kind for f in result.findings] == ["foreign-rows", "no-batch"]
+
+
+@pytest.mark.parametrize(
+    ("is_whole", "counts", "expected"),
+    [
+        pytest.param(True, [2, 4], [], id="equal"),
+        pytest.param(True, [3, 4], ["version 1 has 2 files", "but 3 (30 bytes)"], id="corrected"),
+        pytest.param(True, [2, 5], ["version 2 has 4 files", "but 5 (50 bytes)"], id="wrong"),
+        pytest.param(False, [3, 5], [], id="the first one is the reference"),
+        pytest.param(False, [3, 4], ["version 2 has 5 files", "but 4 (40 bytes)"], id="changed"),
+    ],
+)
+def test_each_difference_from_a_checksum_is_reported_once(is_whole, counts, expected):
+    history = History({}, is_whole, size_by_version={1: (2, 20), 2: (4, 40)})
+    checksums = {v: TableChecksum(n, 10 * n) for v, n in enumerate(counts, 1)}
+    text = "; ".join(found.details for found in files.check_state(history, checksums))
+    assert bool(text) == bool(expected)
+    assert [part for part in expected if part not in text] == []
+    assert text.count("version") == bool(expected)
