@@ -177,7 +177,14 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     }
   }
 
-  /** Advances to the next records of this reader or Spark's; returns false at the end. */
+  /**
+   * Advances to the next records of this reader or Spark's; returns false at the end.
+   *
+   * <p>1. If records of the first unfinished range have arrived, start its next chunk. 2. Otherwise
+   * begin the pending ranges, which delivers records that were kept, or poll once for all begun
+   * ranges. 3. At the end of a range, go on with the next one. If it was handed over, Spark's reader
+   * reads the rest first. 4. Without a range left, return the consumer to the pool, and report.
+   */
   private boolean advance() throws IOException {
     while (!isFinished) {
       RangeCursor firstRange = ranges.first();
