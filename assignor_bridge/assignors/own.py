@@ -116,14 +116,14 @@ class CustomAssignor:
 
     def _read_attribute(self, name: str, default: Any = None) -> Any:
         """Return an attribute of the user's object, or the default; reading it may run any code."""
-        with convert_errors(OptionError, f"reading `{name}` of assignor {self.name!r} raised {{}}"):
+        with convert_errors(OptionError, f"assignor {self.name!r} raised {{}} (reading `{name}`)"):
             return getattr(self._assignor, name, default)
 
     def _call(self, method: str, expected_type: Any, expected: str, *arguments: Any) -> Any:
         """Call a method, if it exists; raise PlanError for an error or a value of a wrong type."""
         if (function := self._read_attribute(method)) is None:
             return None
-        with convert_errors(PlanError, f"`{method}` of assignor {self.name!r} raised {{}}"):
+        with convert_errors(PlanError, f"assignor {self.name!r} raised {{}} (in `{method}`)"):
             answer = function(*arguments)
         if answer is not None and not isinstance(answer, expected_type):
             raise self._make_type_error(method, answer, expected)
