@@ -69,22 +69,24 @@ class SimulatedQuery:
         cost_by_partition = dict(zip(batch.partitions, (batch.cost * noise).tolist(), strict=True))
         start_by_partition = dict(zip(batch.partitions, batch.start.tolist(), strict=True))
 
-        def get_cold_s(r: OffsetRange, executor: str) -> float:
-            last_reader = self.last_reader_by_partition.get(r.tp)
-            is_cold = r.start != start_by_partition[r.tp] or last_reader != executor
-            return self.scenario.cold_seconds if is_cold else 0.0
-
         def compute_task_s(task: int, executor: str) -> float:
             ranges = tasks[task].ranges
             work_s = sum(r.size * cost_by_partition[r.tp] for r in ranges)
-            fixed_s = self.scenario.task_seconds + sum(get_cold_s(r, executor) for r in ranges)
+            cold_s = sum(self.get_cold_s(r, executor, start_by_partition) for r in ranges)
+            fixed_s = self.scenario.task_seconds + cold_s
             return float(fixed_s + work_s * batch.slowness.get(executor, 1.0))
 
         preferred_executors = [t.preferred_executors for t in tasks]
         runs = schedule(preferred_executors, compute_task_s, batch.executors, self.locality_wait_s)
-        return self._summarize_batch(
-            batch, tasks, runs, cost_by_partition, start_by_partition, get_cold_s=get_cold_s
-        )
+        return self._summarize_batch(batch, tasks, runs, cost_by_partition, start_by_partition)
+
+    def get_cold_s(
+        self, piece: OffsetRange, executor: str, start_by_partition: Mapping[Partition, int]
+    ) -> float:
+        """Return the wait of a cold read; 0 if the executor's consumer is at the piece's start."""
+        is_first = piece.start == start_by_partition[piece.tp]
+        is_warm = is_first and self.last_reader_by_partition.get(piece.tp) == executor
+        return 0.0 if is_warm else self.scenario.cold_seconds
 
     def plan(self, batch: SimulatedBatch) -> list[PlacedTask]:
         """Return a batch's tasks; raise OptionError if `maxRecordsPerPartition` makes too many."""
@@ -137,8 +139,6 @@ class SimulatedQuery:
         runs: Sequence[TaskRun],
         cost_by_partition: Mapping[Partition, float],
         start_by_partition: Mapping[Partition, int],
-        *,
-        get_cold_s: Callable[[OffsetRange, str], float],
     ) -> PlayedBatch:
         """Compute the result of a batch, and store its read reports for the next plan."""
         busy_s = {e.id: 0.0 for e in batch.executors}
@@ -160,7 +160,7 @@ class SimulatedQuery:
                 tp = r.tp
                 spent_s = r.size * cost_by_partition[tp] * slowness
                 busy_s[run.executor] += spent_s
-                cold_s = get_cold_s(r, run.executor)
+                cold_s = self.get_cold_s(r, run.executor, start_by_partition)
                 reports.append((tp, run.executor, r.size, spent_s + cold_s, cold_s))
                 crossed_bytes += r.size * record_bytes_by_partition[tp] * is_far(tp, run.executor)
                 for first, last in readers[: 1 + is_head]:

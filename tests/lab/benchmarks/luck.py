@@ -78,8 +78,7 @@ class RoughQuery(SimulatedQuery):
             return float((rough.range_s + r.size * cost[r.tp]) * slowness[executor] * factor)
 
         def cold_s(r, executor: str) -> float:  # type: ignore[no-untyped-def]
-            is_cold = r.start != first[r.tp] or self.last_reader_by_partition.get(r.tp) != executor
-            return self.scenario.cold_seconds if is_cold else 0.0
+            return self.get_cold_s(r, executor, first)
 
         def task_s(task: int, executor: str) -> float:
             ranges = tasks[task].ranges
@@ -90,7 +89,7 @@ class RoughQuery(SimulatedQuery):
             [t.preferred_executors for t in tasks], task_s, batch.executors, self.locality_wait_s
         )
         reports = self.report(tasks, runs, piece_s, cold_s)
-        played = self._summarize_batch(batch, tasks, runs, cost, first, get_cold_s=cold_s)
+        played = self._summarize_batch(batch, tasks, runs, cost, first)
         self.observed = reports
         ranges_s = rough.range_s * int((batch.records > 0).sum())
         speed = sum(e.slots / batch.slowness.get(e.id, 1.0) for e in batch.executors)
